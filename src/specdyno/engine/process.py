@@ -1,0 +1,197 @@
+"""Engine processes: started in their own group, watched, and ended for certain.
+
+Owns pids, ports and logs. An engine is started through `engine.keeper`, which ends it when this process dies. A stale
+engine of an earlier run is recognised by pid *and* start time, never by name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import signal
+import socket
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from specdyno.engine.base import HOST, Launch
+from specdyno.errors import EngineError
+
+STOP_GRACE_S = 15.0
+_KEEPER_MARGIN_S = 10.0
+_TAIL_LINES = 15
+_TAIL_BYTES = 16_384
+_CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+@dataclass(slots=True)
+class EngineProcess:
+    """A started engine. `pid` leads its process group; `pid_started` is psutil's create_time of it."""
+
+    launch: Launch
+    log_path: Path
+    keeper: asyncio.subprocess.Process
+    pid: int
+    pid_started: float
+    _exit: asyncio.Task[int]
+
+    @property
+    def running(self) -> bool:
+        return not self._exit.done()
+
+    @property
+    def exit_code(self) -> int | None:
+        return self._exit.result() if self._exit.done() else None
+
+    async def wait(self) -> int:
+        return await asyncio.shield(self._exit)
+
+    def log_text(self) -> str:
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def log_tail(self) -> str:
+        return tail(self.log_path)
+
+    def memory_bytes(self) -> int | None:
+        """Resident memory of the engine and everything below it; None once it is gone."""
+        try:
+            leader = psutil.Process(self.pid)
+            family = [leader, *leader.children(recursive=True)]
+            return sum(process.memory_info().rss for process in family)
+        except psutil.Error:
+            return None
+
+    def cpu_s(self) -> float:
+        """Processor seconds used so far by the engine's living processes."""
+        total = 0.0
+        with contextlib.suppress(psutil.Error):
+            leader = psutil.Process(self.pid)
+            for process in [leader, *leader.children(recursive=True)]:
+                with contextlib.suppress(psutil.Error):
+                    times = process.cpu_times()
+                    total += times.user + times.system
+        return total
+
+    async def stop(self) -> None:
+        """SIGTERM, wait for exit and for the port; the keeper sends SIGKILL to the group after the grace."""
+        if self.keeper.stdin is not None:
+            self.keeper.stdin.close()
+        try:
+            await asyncio.wait_for(self.wait(), 2 * STOP_GRACE_S + _KEEPER_MARGIN_S)
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                self.keeper.kill()
+            await self.wait()
+        await _wait_for_port(self.launch.port)
+
+
+async def start(launch: Launch, log_path: Path) -> EngineProcess:
+    """Start an engine; returns once its process exists. Raises EngineError where it cannot be started at all."""
+    if not port_is_free(launch.port):
+        raise EngineError(
+            f"port {launch.port} on {HOST} is taken{_port_holder(launch.port)}",
+            remedy="Stop that program, or remove engine.args.port so that a free port is chosen",
+        )
+    log_path.parent.mkdir(parents=True, exist_ok=True)
+    keeper = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-I",
+        "-S",
+        str(Path(__file__).with_name("keeper.py")),
+        str(STOP_GRACE_S),
+        str(log_path),
+        *launch.argv,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        env=launch.environment(),
+        start_new_session=True,
+    )
+    if keeper.stdout is None:
+        raise RuntimeError("the keeper was started without its pipe")
+    word, _, rest = (await keeper.stdout.readline()).decode(errors="replace").strip().partition(" ")
+    if word != "pid":
+        await keeper.wait()
+        raise EngineError(
+            f'cannot start "{launch.argv[0]}": {rest or "the keeper process ended at once"}',
+            remedy="Check engine.command in the plan: the program must exist and be executable",
+        )
+    pid = int(rest)
+    exit_task = asyncio.ensure_future(keeper.wait())
+    return EngineProcess(launch, log_path, keeper, pid, start_time(pid) or time.time(), exit_task)
+
+
+def start_time(pid: int) -> float | None:
+    """When a process was started (seconds since the epoch), or None if there is no such process."""
+    try:
+        return psutil.Process(pid).create_time()
+    except psutil.Error:
+        return None
+
+
+def end_stale(pid: int, pid_started: float) -> bool:
+    """End an engine that an earlier run left behind. True if it was still there and was ended.
+
+    Only a process with the recorded pid *and* start time (within 10 ms) is touched.
+    """
+    started = start_time(pid)
+    if started is None or abs(started - pid_started) > 0.01:
+        return False
+    leader = psutil.Process(pid)
+    family = [leader, *leader.children(recursive=True)]
+    with contextlib.suppress(psutil.Error):
+        leader.terminate()
+    _, alive = psutil.wait_procs(family, timeout=STOP_GRACE_S)
+    for process in alive:
+        with contextlib.suppress(psutil.Error):
+            process.kill()
+    psutil.wait_procs(alive, timeout=STOP_GRACE_S)
+    return True
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
+def port_is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+        return True
+
+
+def tail(log_path: Path) -> str:
+    """The last lines of an engine's log without control characters (escape sequences included)."""
+    try:
+        with log_path.open("rb") as log:
+            log.seek(0, os.SEEK_END)
+            log.seek(max(0, log.tell() - _TAIL_BYTES))
+            text = log.read().decode("utf-8", errors="replace")
+    except OSError:
+        return ""
+    return _CONTROL.sub("", "\n".join(text.splitlines()[-_TAIL_LINES:]))
+
+
+async def _wait_for_port(port: int) -> None:
+    deadline = time.monotonic() + STOP_GRACE_S
+    while not port_is_free(port) and time.monotonic() < deadline:
+        await asyncio.sleep(0.05)
+
+
+def _port_holder(port: int) -> str:
+    with contextlib.suppress(psutil.Error, PermissionError):
+        for connection in psutil.net_connections("tcp"):
+            if connection.laddr and connection.laddr.port == port and connection.status == psutil.CONN_LISTEN:
+                return f" by process {connection.pid}" if connection.pid else ""
+    return ""

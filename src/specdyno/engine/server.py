@@ -1,0 +1,135 @@
+"""A running engine: started, waited for, asked who it is, scraped, stopped.
+
+Joins an adapter's knowledge with a process. `attach` does the same for a server that somebody else runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import orjson
+
+from specdyno.engine import counters, process
+from specdyno.engine.base import Adapter, Answers
+from specdyno.engine.llamacpp import LlamaCppAdapter
+from specdyno.engine.simulated.adapter import SimulatedAdapter
+from specdyno.engine.vllm import VllmAdapter
+from specdyno.errors import EngineError
+from specdyno.plan.schema import Arm, Engine, EngineKind, Target
+from specdyno.records.schema import CounterSample, Identity
+
+ADAPTERS: dict[EngineKind, type[Adapter]] = {
+    EngineKind.VLLM: VllmAdapter,
+    EngineKind.LLAMACPP: LlamaCppAdapter,
+    EngineKind.SIMULATED: SimulatedAdapter,
+}
+
+_POLL_S = 0.1
+_QUESTION_TIMEOUT = aiohttp.ClientTimeout(total=30)
+
+
+def adapter(engine: Engine, target: Target) -> Adapter:
+    """The adapter of a plan's engine; raises PlanError where the plan holds flags that specdyno sets itself."""
+    made = ADAPTERS[engine.kind](engine, target)
+    made.refuse_owned_flags()
+    return made
+
+
+@dataclass(slots=True)
+class Server:
+    """One engine that answers, ours (`process` set) or somebody else's."""
+
+    base_url: str
+    adapter: Adapter
+    session: aiohttp.ClientSession
+    process: process.EngineProcess | None = None
+
+    async def identity(self) -> Identity:
+        answers = {path: await self._ask(path) for path in self.adapter.questions}
+        log = self.process.log_text() if self.process else ""
+        return self.adapter.identity(Answers(answers, log))
+
+    async def counters(self) -> tuple[CounterSample, str]:
+        """The counters now, read and raw. An engine that does not answer gives a sample with a problem, no error."""
+        source = f"{self.adapter.name} {self.adapter.metrics_path}"
+        text = await self._ask(self.adapter.metrics_path)
+        stamp_ns = time.monotonic_ns()
+        if not isinstance(text, str):
+            problem = f"{self.adapter.metrics_path} gave no text"
+            return CounterSample(stamp_ns, source, (), problems=(problem,)), ""
+        return counters.parse(text, stamp_ns=stamp_ns, source=source), text
+
+    async def served_model(self, fallback: str) -> str:
+        """The name under which requests must ask for the model."""
+        models = await self._ask("/v1/models")
+        listed = models.get("data") if isinstance(models, dict) else None
+        return str(listed[0]["id"]) if listed and "id" in listed[0] else fallback
+
+    async def stop(self) -> None:
+        if self.process is not None:
+            await self.process.stop()
+
+    async def _ask(self, path: str) -> Any:
+        try:
+            async with self.session.get(self.base_url + path, timeout=_QUESTION_TIMEOUT) as response:
+                body = await response.read()
+                if response.status != 200:
+                    return None
+        except (aiohttp.ClientError, TimeoutError):
+            return None
+        try:
+            return orjson.loads(body)
+        except orjson.JSONDecodeError:
+            return body.decode("utf-8", errors="replace")
+
+
+async def begin(made: Adapter, arm: Arm, *, log_path: Path, session: aiohttp.ClientSession, boot_seed: int) -> Server:
+    """Start an arm's process. The caller records its pid before waiting with `wait_ready`."""
+    fixed = made.engine.args.get("port")
+    port = int(fixed) if isinstance(fixed, int | str) and not isinstance(fixed, bool) else process.free_port()
+    launch = made.launch(arm, port, boot_seed=boot_seed)
+    started = await process.start(launch, log_path)
+    return Server(launch.base_url, made, session, started)
+
+
+async def wait_ready(server: Server, timeout_s: float) -> None:
+    """Wait for the first healthy answer. Raises EngineError with the engine's own last lines, and what to try."""
+    engine = server.process
+    if engine is None:
+        return
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        if not engine.running:
+            raise failed(server, f"the engine ended with code {engine.exit_code} before it was ready")
+        try:
+            async with server.session.get(
+                server.base_url + server.adapter.ready_path, timeout=aiohttp.ClientTimeout(total=5)
+            ) as response:
+                if response.status == 200:
+                    return
+        except (aiohttp.ClientError, TimeoutError):
+            pass
+        await asyncio.sleep(_POLL_S)
+    raise failed(
+        server,
+        f"the engine was not ready within {timeout_s:g} s",
+        remedy="Raise engine.ready_timeout if it was still loading",
+    )
+
+
+def failed(server: Server, message: str, *, remedy: str = "") -> EngineError:
+    """An EngineError that carries the engine's last lines and advice read from them."""
+    if server.process is None:
+        return EngineError(message, remedy=remedy)
+    log = server.process.log_tail()
+    return EngineError(
+        message,
+        remedy=remedy or server.adapter.advice(log),
+        log_tail=log,
+        log_path=str(server.process.log_path),
+    )

@@ -1,0 +1,48 @@
+"""The adapter of the simulated engine: vLLM's wire and flags with a known truth, for tests of the whole program."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from specdyno.engine.base import HOST, Adapter, Answers, flatten
+from specdyno.engine.vllm import speculative_config
+from specdyno.plan.schema import Arm
+from specdyno.records.schema import Identity
+
+# Options of a candidate that are flags of the simulated server, not keys of its speculative configuration.
+_SERVER_OPTIONS = ("fault", "truth")
+
+
+class SimulatedAdapter(Adapter):
+    name = "simulated"
+    default_command = ("{python}", "-m", "specdyno.engine.simulated")
+    questions = ("/v1/models", "/version", "/server_info")
+    owned_flags = frozenset({"host", "port", "model", "speculative-config", "boot-seed"})
+
+    def flags(self, arm: Arm, port: int, *, boot_seed: int) -> list[str]:
+        flags = ["--model", self.target.model, "--host", HOST, "--port", str(port), "--boot-seed", str(boot_seed)]
+        for option in _SERVER_OPTIONS:
+            given = arm.options.get(option, [])
+            for value in given if isinstance(given, list) else [given]:
+                flags += [f"--{option}", value if isinstance(value, str) else json.dumps(value)]
+        if arm.method is not None:
+            config = {key: value for key, value in speculative_config(arm).items() if key not in _SERVER_OPTIONS}
+            flags += ["--speculative-config", json.dumps(config), "--per-request-spec-decode-metrics", "detailed"]
+        return flags
+
+    def identity(self, answers: Answers) -> Identity:
+        info: dict[str, Any] = answers.json.get("/server_info") or {}
+        speculative = info.get("speculative_config") or {}
+        models = (answers.json.get("/v1/models") or {}).get("data") or []
+        return Identity(
+            engine="simulated",
+            version=(answers.json.get("/version") or {}).get("version"),
+            model=models[0].get("id") if models else None,
+            speculation=bool(speculative) if info else None,
+            method=speculative.get("method"),
+            draft_tokens=speculative.get("num_speculative_tokens"),
+            draft=speculative.get("model"),
+            settings=flatten({key: value for key, value in info.items() if key != "speculative_config"}),
+            source="/server_info",
+        )

@@ -1,0 +1,137 @@
+"""vLLM: flags, identity and counters, as read in vLLM 0.32.0 and run on its CPU build.
+
+Speculation goes in through `--speculative-config` alone. The method in force is read back from the engine (dev-mode
+`/server_info`, else its start-up log), because vLLM may derive another method from the draft's path or config.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from specdyno.engine.base import HOST, Adapter, Answers, flatten
+from specdyno.plan.schema import Arm, Method
+from specdyno.records.schema import Identity
+
+# Neutral name -> (vLLM's method, further keys)
+_CONFIG: dict[Method, tuple[str, dict[str, Any]]] = {
+    Method.NGRAM: ("ngram", {}),
+    Method.SUFFIX: ("suffix", {}),
+    Method.DRAFT_MODEL: ("draft_model", {}),
+    Method.PARD: ("draft_model", {"parallel_drafting": True}),
+    Method.EAGLE: ("eagle", {}),
+    Method.EAGLE3: ("eagle3", {}),
+    Method.MTP: ("mtp", {}),
+    Method.GEMMA4_MTP: ("mtp", {}),
+    Method.DFLASH: ("dflash", {}),
+    Method.DSPARK: ("dspark", {}),
+    Method.MEDUSA: ("medusa", {}),
+}
+
+_SPEC_LINE = re.compile(r"SpeculativeConfig\(method='([^']+)', model=(?:'([^']*)'|None), num_spec_tokens=(\d+)")
+_VERSION_LINE = re.compile(r"LLM engine \(v([^)]+)\)")
+_RUNNER_LINE = re.compile(r"using the V1 model runner instead")
+
+# Differ between any two boots and say nothing about how it serves.
+_VOLATILE = re.compile(r"(_port$|instance_id|_ip$|ports?_list$|\.world_size_across_dp$|traces_endpoint|_store_port$)")
+
+
+class VllmAdapter(Adapter):
+    name = "vllm"
+    default_command = ("{python}", "-m", "vllm.entrypoints.openai.api_server")
+    questions = ("/v1/models", "/version", "/server_info?config_format=json")
+    owned_flags = frozenset(
+        {"host", "port", "model", "speculative-config", "sc", "spec-method", "spec-model", "spec-tokens"}
+        | {"per-request-spec-decode-metrics", "disable-log-stats"}
+    )
+
+    def flags(self, arm: Arm, port: int, *, boot_seed: int) -> list[str]:  # noqa: ARG002 (a real engine takes no seed)
+        serve = bool(self.command()) and self.command()[-1] == "serve"
+        model = [self.target.model] if serve else ["--model", self.target.model]
+        flags = [*model, "--host", HOST, "--port", str(port)]
+        if self.target.revision:
+            flags += ["--revision", self.target.revision]
+        if arm.method is not None:
+            config = json.dumps(speculative_config(arm), separators=(",", ":"))
+            flags += ["--speculative-config", config, "--per-request-spec-decode-metrics", "detailed"]
+        return flags
+
+    def default_env(self) -> dict[str, str]:
+        # Dev mode opens /server_info, the only place where the resolved configuration can be read; loopback only.
+        return {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
+
+    def owned_remedy(self, flag: str) -> str:
+        if flag.startswith("spec") or flag == "sc":
+            return "Describe speculation under candidates; the baseline must run without it"
+        return super().owned_remedy(flag)
+
+    def identity(self, answers: Answers) -> Identity:
+        info = answers.json.get("/server_info?config_format=json")
+        version = (answers.json.get("/version") or {}).get("version")
+        model = _served(answers)
+        if isinstance(info, dict) and isinstance(info.get("vllm_config"), dict):
+            return _identity_from_info(info["vllm_config"], version=version, model=model, log=answers.log)
+        return _identity_from_log(answers.log, version=version, model=model)
+
+
+def speculative_config(arm: Arm) -> dict[str, Any]:
+    """The exact `--speculative-config` of an arm; options of the plan come last and may override."""
+    if arm.method is None:
+        raise ValueError("the baseline has no speculative configuration")
+    method, extra = _CONFIG[arm.method]
+    config: dict[str, Any] = {"method": method, "num_speculative_tokens": arm.draft_tokens, **extra}
+    if arm.draft is not None:
+        config["model"] = arm.draft
+    return config | arm.options
+
+
+def _served(answers: Answers) -> str | None:
+    models = (answers.json.get("/v1/models") or {}).get("data") or []
+    return models[0].get("id") if models else None
+
+
+def _identity_from_info(config: dict[str, Any], *, version: str | None, model: str | None, log: str) -> Identity:
+    speculative = config.get("speculative_config")
+    settings = {key: value for key, value in flatten(config).items() if not _VOLATILE.search(key)}
+    settings = {key: value for key, value in settings.items() if not key.startswith("speculative_config")}
+    settings["runner"] = _runner(log)
+    method, draft_tokens, draft = None, None, None
+    if isinstance(speculative, dict):
+        method = speculative.get("method")
+        draft_tokens = speculative.get("num_speculative_tokens")
+        draft = speculative.get("model")
+    elif (match := _SPEC_LINE.search(log)) is not None:
+        method, draft, draft_tokens = match[1], match[2], int(match[3])
+    return Identity(
+        engine="vllm",
+        version=version,
+        model=model,
+        speculation=method is not None,
+        method=method,
+        draft_tokens=draft_tokens,
+        draft=draft,
+        settings=settings,
+        source="/server_info",
+    )
+
+
+def _identity_from_log(log: str, *, version: str | None, model: str | None) -> Identity:
+    started = _VERSION_LINE.search(log)
+    match = _SPEC_LINE.search(log)
+    return Identity(
+        engine="vllm",
+        version=version or (started[1] if started else None),
+        model=model,
+        speculation=match is not None if started else None,
+        method=match[1] if match else None,
+        draft_tokens=int(match[3]) if match else None,
+        draft=match[2] if match else None,
+        settings={"runner": _runner(log)},
+        source="start-up log" if started else "",
+    )
+
+
+def _runner(log: str) -> str:
+    return "V1" if _RUNNER_LINE.search(log) else "as vLLM chose"
+

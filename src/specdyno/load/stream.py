@@ -1,0 +1,174 @@
+"""Raw bytes to a request's facts, after the timed part.
+
+Owns the reading of server-sent events and of plain JSON answers. A chunk is an event that carried text; it may hold
+none, one or many tokens, and tokens come from `usage` alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+
+from specdyno.engine.reading.per_request import spec_steps
+from specdyno.records.schema import Outcome, SpecSteps
+
+_REASONING_KEYS = ("reasoning_content", "reasoning")
+_BROKEN_REASONS = frozenset({"abort", "error"})
+
+
+@dataclass(slots=True)
+class Answer:
+    """What one answer said. `chunk_ns[i]` is the stamp of the read that completed the i-th event with text."""
+
+    chunk_ns: list[int] = field(default_factory=list)
+    chunk_chars: list[int] = field(default_factory=list)
+    text: str = ""
+    reasoning: str = ""
+    tool_calls: list[dict[str, Any]] = field(default_factory=list)
+    finish_reason: str | None = None
+    usage: dict[str, Any] | None = None
+    spec: SpecSteps | None = None
+    error: str = ""
+    ended: bool = False  # [DONE] was seen
+
+
+def read_stream(reads: list[tuple[int, bytes]]) -> Answer:
+    """The events of a stream given as (stamp in ns, bytes) reads, in order.
+
+    Events may be split over reads at any byte; an event is stamped by the read that completed it. Line ends may be
+    LF, CRLF or CR LF split over reads; comments and unknown fields are skipped.
+    """
+    answer = _Assembly()
+    buffer = b""
+    for stamp_ns, data in reads:
+        buffer = (buffer + data).replace(b"\r\n", b"\n")
+        carried = b""
+        if buffer.endswith(b"\r"):  # the LF of this CR may be in the next read
+            buffer, carried = buffer[:-1], b"\r"
+        *events, buffer = buffer.split(b"\n\n")
+        buffer += carried
+        for event in events:
+            answer.add_event(event, stamp_ns)
+    if buffer.strip() and reads:
+        answer.add_event(buffer.strip(), reads[-1][0])
+    return answer.finish()
+
+
+def read_whole(body: bytes, stamp_ns: int) -> Answer:
+    """A non-streamed JSON answer as one chunk."""
+    answer = _Assembly()
+    try:
+        payload = orjson.loads(body)
+    except orjson.JSONDecodeError:
+        answer.answer.error = "the answer is not JSON"
+        return answer.finish()
+    answer.add_payload(payload, stamp_ns)
+    answer.answer.ended = True
+    return answer.finish()
+
+
+def outcome(answer: Answer) -> Outcome:
+    """How a fully received answer ended."""
+    if answer.error or answer.finish_reason in _BROKEN_REASONS:
+        return Outcome.BROKEN_STREAM
+    if answer.finish_reason == "length":
+        return Outcome.CUT_AT_LIMIT
+    if answer.finish_reason is not None:
+        return Outcome.FINISHED
+    return Outcome.BROKEN_STREAM
+
+
+class _Assembly:
+    """Collects the parts of an answer; text pieces are joined once."""
+
+    def __init__(self) -> None:
+        self.answer = Answer()
+        self._text: list[str] = []
+        self._reasoning: list[str] = []
+        self._calls: dict[int, dict[str, Any]] = {}
+
+    def add_event(self, event: bytes, stamp_ns: int) -> None:
+        lines = [line[5:].lstrip(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
+        data = b"\n".join(lines).strip()
+        if not data:
+            return
+        if data == b"[DONE]":
+            self.answer.ended = True
+            return
+        try:
+            payload = orjson.loads(data)
+        except orjson.JSONDecodeError:
+            self.answer.error = self.answer.error or "an event of the stream is not JSON"
+            return
+        if isinstance(payload, dict):
+            self.add_payload(payload, stamp_ns)
+
+    def add_payload(self, payload: dict[str, Any], stamp_ns: int) -> None:
+        if payload.get("error"):
+            self.answer.error = _error_text(payload["error"])
+        if isinstance(payload.get("usage"), dict):
+            self.answer.usage = payload["usage"]
+        choices = payload.get("choices")
+        characters = 0
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                characters += self._add_choice(choice)
+        if characters:
+            self.answer.chunk_ns.append(stamp_ns)
+            self.answer.chunk_chars.append(characters)
+        spec = spec_steps(payload)
+        if spec is not None:
+            self.answer.spec = spec
+
+    def _add_choice(self, choice: dict[str, Any]) -> int:
+        if choice.get("finish_reason"):
+            self.answer.finish_reason = str(choice["finish_reason"])
+        part = choice.get("delta") or choice.get("message")
+        if not isinstance(part, dict):
+            part = {"content": choice.get("text")}
+        characters = _append(self._text, part.get("content"))
+        for key in _REASONING_KEYS:
+            if part.get(key):
+                characters += _append(self._reasoning, part[key])
+                break
+        calls = part.get("tool_calls")
+        for place, call in enumerate(calls if isinstance(calls, list) else ()):
+            if isinstance(call, dict):
+                characters += self._add_call(call, place)
+        return characters
+
+    def _add_call(self, call: dict[str, Any], place: int) -> int:
+        index = call.get("index") if isinstance(call.get("index"), int) else place
+        known = self._calls.setdefault(int(index or 0), {"id": None, "name": "", "arguments": ""})
+        known["id"] = call.get("id") or known["id"]
+        function = call.get("function") if isinstance(call.get("function"), dict) else {}
+        characters = 0
+        for key in ("name", "arguments"):
+            piece = (function or {}).get(key)
+            if isinstance(piece, dict | list):
+                piece = orjson.dumps(piece).decode()
+            if isinstance(piece, str) and piece:
+                known[key] += piece
+                characters += len(piece)
+        return characters
+
+    def finish(self) -> Answer:
+        self.answer.text = "".join(self._text)
+        self.answer.reasoning = "".join(self._reasoning)
+        self.answer.tool_calls = [call for _, call in sorted(self._calls.items())]
+        return self.answer
+
+
+def _append(pieces: list[str], piece: object) -> int:
+    if not isinstance(piece, str) or not piece:
+        return 0
+    pieces.append(piece)
+    return len(piece)
+
+
+def _error_text(error: object) -> str:
+    if isinstance(error, dict):
+        return str(error.get("message") or error)[:500]
+    return str(error)[:500]

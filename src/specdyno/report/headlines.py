@@ -1,0 +1,164 @@
+"""A verdict in sentences with its numbers: what was decided, why, and what would settle it.
+
+Pure functions of the verdict. The fixed wording stands in `report.sentences`, the spelling of numbers in
+`report.numbers`.
+"""
+
+from __future__ import annotations
+
+from specdyno.records.schema import Severity
+from specdyno.report import numbers, sentences
+from specdyno.report.untrusted import sanitise
+from specdyno.statistics.intervals import Interval, Undefined
+from specdyno.verdict.schema import ORDER, CandidateVerdict, Decision, Gate, ObjectiveVerdict, Reason, Verdict
+
+VERBS = {Decision.PROMOTE: "Promote", Decision.HOLD: "Hold", Decision.REJECT: "Reject"}
+
+
+def summary(verdict: Verdict) -> str:
+    """All objectives in one sentence, with where they disagree said first."""
+    parts = []
+    for decision in reversed(ORDER):
+        names = [sanitise(part.objective) for part in verdict.objectives if part.decision is decision]
+        if names:
+            parts.append(f"{VERBS[decision].lower()} for {_enumerate(names)}")
+    text = "; ".join(parts)
+    if len(parts) > 1:
+        return f"The objectives disagree: {text}."
+    return f"{text[:1].upper()}{text[1:]}." if text else "The plan has no objective, so nothing was decided."
+
+
+def headline(objective: ObjectiveVerdict, verdict: Verdict) -> str:
+    """The one sentence per objective that people will quote."""
+    name, subject = sanitise(objective.objective), spokesman(objective)
+    if objective.decision is Decision.PROMOTE and objective.recommended is not None:
+        blocks = numbers.plural(_blocks(subject, verdict), "block")
+        lead = f"Promote {sanitise(objective.recommended)} for {name}: {gain(subject)}, {blocks}."
+        return f"{lead} {sentences.answers(verdict.quality)}"
+    if subject is None:
+        return f"{VERBS[objective.decision]} for {name}: there is no candidate to judge."
+    why = _because(subject, objective, verdict)
+    best = f"{sanitise(subject.candidate)} shows {gain(subject)} after "
+    best += numbers.plural(_blocks(subject, verdict), "complete block")
+    return f"{VERBS[objective.decision]} for {name}: {why}. {best}."
+
+
+def details(objective: ObjectiveVerdict, verdict: Verdict) -> tuple[str, ...]:
+    """What else to know: what this much data could show, how many blocks would settle it, what the others do."""
+    lines = []
+    subject = spokesman(objective)
+    if objective.decision is Decision.HOLD:
+        if objective.detectable_gain is not None:
+            seen = numbers.share(objective.detectable_gain)
+            lines.append(f"This much data tells the best candidate's gain to within {seen} either way.")
+        if subject is not None and subject.blocks_needed is not None:
+            lines.append(_blocks_needed(subject.blocks_needed, verdict))
+    if objective.decision is Decision.PROMOTE and objective.best not in (None, objective.recommended):
+        best = _candidate(objective, objective.best)
+        if best is not None:
+            lines.append(
+                f"{sanitise(best.candidate)} has the largest estimate, {gain(best)}; the recommendation is the "
+                "shortest draft that cannot be told from it."
+            )
+    return tuple(lines)
+
+
+def candidate_sentence(candidate: CandidateVerdict, objective: ObjectiveVerdict, verdict: Verdict) -> str:
+    """One candidate's decision and its reason."""
+    return f"{VERBS[candidate.decision]}: {_because(candidate, objective, verdict)}."
+
+
+def gain(candidate: CandidateVerdict | None) -> str:
+    """The primary gate's estimate as a gain, with level and bounds."""
+    gate = primary(candidate)
+    return "no measured gain" if gate is None else numbers.with_interval(gate.ratio, numbers.change)
+
+
+def primary(candidate: CandidateVerdict | None) -> Gate | None:
+    gates = candidate.gates if candidate is not None else ()
+    return next((gate for gate in gates if gate.name == "primary"), None)
+
+
+def spokesman(objective: ObjectiveVerdict) -> CandidateVerdict | None:
+    """The candidate that stands for the objective's decision: recommended, else best, else first of that decision."""
+    deciding = [part for part in objective.candidates if part.decision is objective.decision]
+    for name in (objective.recommended, objective.best):
+        for part in deciding:
+            if part.candidate == name:
+                return part
+    return deciding[0] if deciding else next(iter(objective.candidates), None)
+
+
+def gate_value(gate: Gate) -> str:
+    """What the gate saw, better above 0 % except for failed requests."""
+    return numbers.with_interval(gate.ratio, numbers.points if gate.name == "failed_requests" else numbers.change)
+
+
+def gate_threshold(gate: Gate) -> str:
+    """What the gate asks for, as a phrase."""
+    if gate.name == "failed_requests":
+        return f"at most {numbers.points(gate.threshold)}"
+    if gate.name == "primary":
+        return f"at least {numbers.change(gate.threshold)}"
+    if gate.name == "output_length":
+        margin = numbers.exact_share(abs(1 - gate.threshold))
+        return f"within {margin} either way"
+    return f"not below {numbers.change(gate.threshold)}"
+
+
+def _because(candidate: CandidateVerdict, objective: ObjectiveVerdict, verdict: Verdict) -> str:
+    text = sentences.REASONS[candidate.reason]
+    minimum = f"a gain of at least {numbers.exact_share(objective.minimum_gain)}"
+    match candidate.reason:
+        case Reason.GAIN_EXCLUDED:
+            text = f"{minimum} is excluded"
+        case Reason.PRIMARY_UNDECIDED:
+            text = f"{minimum} is neither shown nor excluded"
+        case Reason.GUARD_BROKEN | Reason.GUARD_UNDECIDED:
+            text = f"{text}: {_gate_phrase(candidate)}"
+        case Reason.TOO_FEW_BLOCKS if verdict.looks:
+            text = f"{text}: {verdict.blocks_complete}, and the first look is at {min(verdict.looks)}"
+        case Reason.FINDING_FORBIDS:
+            forbids = (finding for finding in candidate.findings if finding.severity is Severity.FORBIDS)
+            says = dict.fromkeys(sentences.FINDINGS[finding.code].says.rstrip(".") for finding in forbids)
+            text = f"{text} ({'; '.join(says)})" if says else text
+        case Reason.NOT_MEASURED:
+            text = f"{sentences.measure(objective.measure)} was not measured{_why_absent(candidate)}"
+    return text
+
+
+def _why_absent(candidate: CandidateVerdict) -> str:
+    gate = primary(candidate)
+    return f" ({sanitise(gate.ratio.reason)})" if gate is not None and isinstance(gate.ratio, Undefined) else ""
+
+
+def _gate_phrase(candidate: CandidateVerdict) -> str:
+    gate = next((gate for gate in candidate.gates if gate.name == candidate.deciding_gate), None)
+    if gate is None:
+        return sentences.gate(candidate.deciding_gate or "unnamed guard").lower()
+    return f"{sentences.gate(gate.name).lower()} at {gate_value(gate)}, allowed {gate_threshold(gate)}"
+
+
+def _blocks_needed(needed: tuple[int, int], verdict: Verdict) -> str:
+    low, high = sorted(needed)
+    span = str(low) if low == high else f"{low} to {high}"
+    last = max(verdict.looks, default=0)
+    text = f"About {span} complete blocks in total would settle it; there are {verdict.blocks_complete}."
+    if high > last:
+        return f"{text} That is past the last look of this plan ({last}): start a new study with looks up to {high}."
+    return text
+
+
+def _blocks(candidate: CandidateVerdict | None, verdict: Verdict) -> int:
+    gate = primary(candidate)
+    if candidate is not None and candidate.look is not None:
+        return candidate.look
+    return gate.ratio.count if gate is not None and isinstance(gate.ratio, Interval) else verdict.blocks_complete
+
+
+def _candidate(objective: ObjectiveVerdict, name: str | None) -> CandidateVerdict | None:
+    return next((part for part in objective.candidates if part.candidate == name), None)
+
+
+def _enumerate(names: list[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

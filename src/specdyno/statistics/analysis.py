@@ -1,0 +1,110 @@
+"""Records to estimates, whole: what the verdict and the report are made of.
+
+`analyse` is pure and deterministic: same records, same analysis, byte for byte. It decides nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdyno.records.schema import Finding
+from specdyno.statistics.intervals import Estimate
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """Acceptance of one arm at one load, for one class or (class_name None) the whole mixed traffic.
+
+    `joint[i]` is q_(i+1): drafted steps that accepted at least i+1 tokens; `conditional[i]` is c_(i+1): accepted at
+    i+1 given that i+1 was proposed and i accepted. Where a position was never reached the entry is Undefined.
+    """
+
+    arm: str
+    load: str
+    class_name: str | None
+    source: str  # "per-request detailed", "per-request summary", "counters", "timings (estimated)"
+    draft_tokens: int | None  # K in force
+    drafted_steps: float | None
+    drafted_tokens: float | None
+    accepted_tokens: float | None
+    boots: int
+    requests: int
+    joint: tuple[Estimate, ...]
+    conditional: tuple[Estimate, ...]
+    mean_accepted_length: Estimate
+    rate: Estimate
+    coverage: Estimate  # drafted steps / all decode steps
+    tokens_per_step: Estimate  # (generated - first tokens) / all decode steps
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One measure of one arm at one load: its value over the boots of scored blocks, and by block."""
+
+    arm: str
+    load: str
+    class_name: str | None  # None: mixed traffic
+    measure: str  # key of statistics.measures.MEASURES
+    value: Estimate
+    by_block: tuple[tuple[int, float], ...]  # (block, value)
+
+
+@dataclass(frozen=True, slots=True)
+class Contrast:
+    """Candidate against baseline, paired by block. y_b = d * log(candidate / baseline): positive is better.
+
+    `ratio` is exp of the mean of y with its t interval: above 1 always means better for the candidate.
+    """
+
+    candidate: str
+    load: str
+    class_name: str | None
+    measure: str
+    ratio: Estimate
+    by_block: tuple[tuple[int, float], ...]  # (block, y_b)
+    spread: float | None  # s of y_b, None below two blocks
+    exploratory: bool  # True: shown, never decides
+
+
+@dataclass(frozen=True, slots=True)
+class ArmSummary:
+    """Totals of one arm at one load over scored windows, for the table and the exported keys."""
+
+    arm: str
+    load: str
+    class_name: str | None
+    boots: int
+    requests: int
+    done: int
+    failed: int
+    outcomes: tuple[tuple[str, int], ...]
+    prompt_tokens: float | None
+    output_tokens: float | None
+    duration_s: float  # sum of the scored windows, first send to last byte
+    distinct_prompts: int
+    # name ("ttft", "tpot", "itl", "e2el") -> (("mean", ms), ("median", ms), ("std", ms), ("p95", ms), ("p99", ms));
+    # a quantile without enough requests is absent. itl is the gap between chunks: a step time, not per token.
+    latency_ms: tuple[tuple[str, tuple[tuple[str, float], ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockState:
+    index: int
+    complete: bool
+    void: bool
+    reason: str
+    order: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    blocks: tuple[BlockState, ...]
+    arms: tuple[str, ...]  # baseline first
+    loads: tuple[str, ...]
+    classes: tuple[str, ...]
+    curves: tuple[Curve, ...]
+    levels: tuple[Level, ...]
+    contrasts: tuple[Contrast, ...]
+    summaries: tuple[ArmSummary, ...]
+    findings: tuple[Finding, ...]  # those of the records and those of the audit
+    settings_differences: tuple[tuple[str, str, str, str, bool], ...]  # (setting, arm, baseline value, arm value, consequence of speculation)

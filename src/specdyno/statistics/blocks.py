@@ -1,0 +1,93 @@
+"""Which blocks count: complete, incomplete, void.
+
+A block is complete when the baseline and every candidate that can still be promoted have a complete boot in it. A
+candidate that failed twice in one block cannot be promoted any more, so it does not take the others down with it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+from specdyno.plan.schema import BASELINE, Plan, Role
+from specdyno.records.audit import last_complete_attempts
+from specdyno.records.schema import BootRecord, BootStatus, Finding, FindingCode, Severity, StudyRecords
+from specdyno.statistics.analysis import BlockState
+
+PROMOTION_BLOCKS = 4
+"""Fewest complete blocks that may promote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Every block's state and the boots that count. `scored` holds block -> arm -> boot in block order."""
+
+    states: tuple[BlockState, ...]
+    scored: dict[int, dict[str, BootRecord]]
+    dropped: frozenset[str]  # candidates that failed twice in one block
+
+    @property
+    def incomplete(self) -> int:
+        return sum(1 for state in self.states if not state.complete or state.void)
+
+
+def twice_failed(boots: tuple[BootRecord, ...]) -> frozenset[str]:
+    """Arms whose engine failed at least twice in one block and never came to a complete boot there."""
+    failures = Counter((boot.block, boot.arm) for boot in boots if boot.status is BootStatus.FAILED)
+    complete = {(boot.block, boot.arm) for boot in boots if boot.status is BootStatus.COMPLETE}
+    return frozenset(arm for (block, arm), n in failures.items() if n > 1 and (block, arm) not in complete)
+
+
+def sort_blocks(records: StudyRecords, plan: Plan) -> Blocks:
+    """States of all blocks seen, and the scored boots of those that are complete and not void."""
+    dropped = twice_failed(records.boots) - {BASELINE}
+    required = {arm.name for arm in plan.arms() if arm.role is not Role.A_A} - dropped
+    latest = last_complete_attempts(records.boots)
+    states: list[BlockState] = []
+    scored: dict[int, dict[str, BootRecord]] = {}
+    for block in sorted({boot.block for boot in records.boots}):
+        boots = {arm: boot for (index, arm), boot in latest.items() if index == block}
+        missing = sorted(required - boots.keys())
+        span = _span_s([boots[arm] for arm in sorted(required & boots.keys())])
+        void = not missing and span is not None and span > plan.experiment.max_block_span
+        reason = f"no complete boot of {', '.join(missing)}" if missing else ""
+        if void and span is not None:
+            reason = f"its arms lie {span / 3600:.1f} h apart"
+        states.append(BlockState(block, not missing, void, reason, _order(records.boots, block)))
+        if not missing and not void:
+            scored[block] = boots
+    return Blocks(tuple(states), scored, dropped)
+
+
+def _span_s(boots: list[BootRecord]) -> float | None:
+    """First start to last end on the wall clock: the monotonic one starts anew when the host does."""
+    ends = [boot.ended_unix_ns if boot.ended_unix_ns is not None else boot.started_unix_ns for boot in boots]
+    return (max(ends) - min(boot.started_unix_ns for boot in boots)) / 1e9 if boots else None
+
+
+def _order(boots: tuple[BootRecord, ...], block: int) -> tuple[str, ...]:
+    mine = sorted((boot for boot in boots if boot.block == block), key=lambda boot: (boot.position, boot.id))
+    return tuple(dict.fromkeys(boot.arm for boot in mine))
+
+
+def block_findings(blocks: Blocks) -> list[Finding]:
+    """Doubts that follow from the blocks alone."""
+    found = [
+        Finding(FindingCode.BLOCK_VOID, Severity.DOUBT, f"block {state.index}", state.reason)
+        for state in blocks.states
+        if state.void
+    ]
+    if blocks.incomplete:
+        too_many = 3 * blocks.incomplete > len(blocks.states)
+        found.append(
+            Finding(
+                FindingCode.BLOCKS_INCOMPLETE,
+                Severity.FORBIDS if too_many else Severity.DOUBT,
+                "study",
+                f"{blocks.incomplete} of {len(blocks.states)} blocks are incomplete or void",
+            )
+        )
+    if len(blocks.scored) < PROMOTION_BLOCKS:
+        detail = f"{len(blocks.scored)} complete, at least {PROMOTION_BLOCKS} are needed to promote"
+        found.append(Finding(FindingCode.TOO_FEW_BLOCKS, Severity.FORBIDS, "study", detail))
+    return found

@@ -1,0 +1,90 @@
+"""What a verdict is: a decision per objective, the gate that decided, and everything it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from specdyno.records.schema import Finding
+from specdyno.statistics.intervals import Estimate
+
+
+class Decision(StrEnum):
+    REJECT = "reject"
+    HOLD = "hold"
+    PROMOTE = "promote"
+
+
+ORDER = (Decision.REJECT, Decision.HOLD, Decision.PROMOTE)
+
+
+class GateStatus(StrEnum):
+    MET = "met"
+    MISSED = "missed"
+    UNDECIDED = "undecided"
+
+
+class Reason(StrEnum):
+    """Why a decision fell; the sentences stand in `report.view`."""
+
+    GAIN_SHOWN = "gain_shown"  # promote
+    GAIN_EXCLUDED = "gain_excluded"  # reject: upper bound below the minimum gain
+    GUARD_BROKEN = "guard_broken"  # reject: a guard's bound lies beyond its margin
+    FAILED_TO_RUN = "failed_to_run"  # the engine failed twice with it
+    FINDING_FORBIDS = "finding_forbids"  # hold
+    TOO_FEW_BLOCKS = "too_few_blocks"  # hold
+    PRIMARY_UNDECIDED = "primary_undecided"  # hold
+    GUARD_UNDECIDED = "guard_undecided"  # hold
+    NOT_MEASURED = "not_measured"  # hold
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One condition. `ratio` is on the scale where above 1 is better for the candidate; met above `threshold`."""
+
+    name: str  # "primary", "tpot", "output_length", "failed_requests"
+    measure: str
+    status: GateStatus
+    ratio: Estimate  # for failed_requests: the difference of shares, lower is better
+    threshold: float
+    level: float
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateVerdict:
+    candidate: str
+    decision: Decision
+    reason: Reason
+    deciding_gate: str | None
+    gates: tuple[Gate, ...]
+    look: int | None  # number of complete blocks at which it was decided; None: not yet
+    findings: tuple[Finding, ...]  # those that bear on it
+    blocks_needed: tuple[int, int] | None = None  # for a hold: range of total blocks that would settle it
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectiveVerdict:
+    objective: str
+    load: str
+    measure: str
+    minimum_gain: float
+    decision: Decision
+    recommended: str | None  # a promoted candidate: the smallest K of those within noise of the best
+    best: str | None  # candidate with the largest estimate, whatever the decision
+    candidates: tuple[CandidateVerdict, ...]
+    level: float  # two-sided level used per candidate and look
+    detectable_gain: float | None  # half-width of the best candidate's interval: what this much data could have shown
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    study: str
+    outcome: Decision  # promote if any objective promotes, else hold if any holds, else reject
+    objectives: tuple[ObjectiveVerdict, ...]
+    quality: str  # "not measured" until answers are checked
+    blocks_complete: int
+    blocks_incomplete: int
+    looks: tuple[int, ...]
+    findings: tuple[Finding, ...]
+    fingerprint: dict[str, Any]
