@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from specdyno.plan.schema import Arm, Load, Plan, Role
+from specdyno.records.deltas import POSITION, Family
 from specdyno.records.schema import (
     BootRecord,
     BootStatus,
@@ -116,12 +117,20 @@ class _Engine:
     per_position: list[int] = field(default_factory=list)
 
     def sample(self, stamp_ns: int) -> CounterSample:
-        values = {"generation_tokens": self.generated, "decode_steps": self.steps, "first_tokens": self.first}
+        values = {
+            Family.GENERATION_TOKENS: self.generated,
+            Family.DECODE_STEPS: self.steps,
+            Family.FIRST_TOKENS: self.first,
+        }
         if self.k:
-            values |= {"drafts": self.drafts, "draft_tokens": self.draft_tokens, "accepted_tokens": self.accepted}
-        series = [Series(name, (), float(value)) for name, value in values.items()]
+            values |= {
+                Family.SPEC_DRAFTS: self.drafts,
+                Family.SPEC_DRAFT_TOKENS: self.draft_tokens,
+                Family.SPEC_ACCEPTED_TOKENS: self.accepted,
+            }
+        series = [Series(name.value, (), float(value)) for name, value in values.items()]
         series += [
-            Series("accepted_per_position", (("position", str(place)),), float(value))
+            Series(Family.SPEC_ACCEPTED_PER_POSITION.value, ((POSITION, str(place)),), float(value))
             for place, value in enumerate(self.per_position)
         ]
         return CounterSample(stamp_ns, "simulated", tuple(series), process_start=1.0)
@@ -238,9 +247,7 @@ class _Study:
                 jobs = self._jobs(block, arm, load=load, kind=kind, class_name=class_name)
                 self._window(jobs, boot_id, load=load, kind=(kind, class_name), engine=(engine, arm, pace))
 
-    def _jobs(
-        self, block: int, arm: Arm, *, load: Load, kind: WindowKind, class_name: str | None
-    ) -> list[_Job]:
+    def _jobs(self, block: int, arm: Arm, *, load: Load, kind: WindowKind, class_name: str | None) -> list[_Job]:
         """The window's list: lengths depend on block, load and place only, so every arm sees the same prompts."""
         count = 4 if kind is WindowKind.WARM_UP else self.truth.requests if class_name is None else 8
         place = f"{self.seed}/{block}/{load.name}/{kind}/{class_name}"

@@ -84,7 +84,9 @@ class Adapter(ABC):
     def advice(self, log: str) -> str:
         """What to try after a failed start, from the engine's last lines."""
         text = log.lower()
-        return next((remedy for sign, remedy in FAILURE_SIGNS if sign in text), "Read the log above; it is the engine's")
+        return next(
+            (remedy for sign, remedy in FAILURE_SIGNS if sign in text), "Read the log above; it is the engine's"
+        )
 
     def refuse_owned_flags(self) -> None:
         problems = [

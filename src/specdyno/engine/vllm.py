@@ -134,4 +134,3 @@ def _identity_from_log(log: str, *, version: str | None, model: str | None) -> I
 
 def _runner(log: str) -> str:
     return "V1" if _RUNNER_LINE.search(log) else "as vLLM chose"
-

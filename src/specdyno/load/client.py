@@ -34,9 +34,7 @@ class RawExchange:
     error: str = ""
 
 
-async def exchange(
-    session: aiohttp.ClientSession, url: str, body: bytes, *, timeout_s: float
-) -> RawExchange:
+async def exchange(session: aiohttp.ClientSession, url: str, body: bytes, *, timeout_s: float) -> RawExchange:
     """Send one request and read its answer to the end. Never raises for anything the server or network does."""
     raw = RawExchange(sent_ns=time.monotonic_ns())
     try:

@@ -1,143 +1,205 @@
-"""Closed-loop windows: a fixed list of prompts, `concurrency` in flight, every ending a committed row.
+"""The walk over the schedule: blocks of fresh boots, up to the look that settles the study.
 
-Owns the pace and the client's own health (event-loop lag). Knows nothing of arms, blocks or verdicts.
+Owns which boot comes next: what is complete is not measured again, what failed is tried once more, what failed twice
+is given up. Whether a look settles everything is asked, not known here.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
+import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 
-import aiohttp
+from specdyno.engine import process
+from specdyno.engine.base import Adapter
+from specdyno.load.boot import BootTask, WarmUp, WindowPlan, measure
+from specdyno.load.watch import Watcher
+from specdyno.load.window import Job
+from specdyno.plan.schedule import Block, schedule
+from specdyno.plan.schema import BASELINE, Arm, Load, Plan, Role
+from specdyno.records.schema import BootRecord, BootStatus, Finding, FindingCode, Severity, WindowKind
+from specdyno.records.store import Store
+from specdyno.workload import draw
+from specdyno.workload.sources import ClassPrompts
 
-from specdyno.load.client import RawExchange, exchange, record, request_body
-from specdyno.plan.schema import Sampling
-from specdyno.records.schema import RequestRecord
-from specdyno.workload.prompts import Prompt, body
-
-_LAG_PROBE_S = 0.02
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One request to send: a prompt and the limit of its class."""
-
-    prompt: Prompt
-    max_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where requests go and how: shared by all windows of a boot."""
-
-    base_url: str
-    model: str
-    session: aiohttp.ClientSession
-    sampling: Sampling
-    timeout_s: float
+_ATTEMPTS = 2  # a boot that fails is tried once more; a second failure is harm
 
 
 @dataclass(slots=True)
-class WindowRun:
-    """What a window did: its span, how many rows were handed over, and how late the client's own loop ran."""
+class Campaign:
+    """A study being measured: what every step shares."""
 
-    started_ns: int
-    ended_ns: int = 0
-    rows: int = 0
-    done: int = 0
-    tokens: int = 0
-    lag_max_ns: int = 0
-    aborted: bool = False  # the engine died: the rest of the list was not sent
-    failures: dict[str, int] = field(default_factory=dict)
-    storage_error: BaseException | None = None
+    plan: Plan
+    folder: Path
+    pools: dict[str, ClassPrompts]
+    adapter: Adapter
+    store: Store
+    watcher: Watcher
+    settled: Callable[[], bool]  # asked at each look
+    deadline_ns: int | None = None
+    boot_seconds: dict[str, float] = field(default_factory=dict)  # arm -> last whole boot, stop included
+    sizing: dict[str, int] = field(default_factory=dict)  # load -> requests per window
 
-
-async def run_window(
-    endpoint: Endpoint,
-    jobs: Sequence[Job],
-    *,
-    concurrency: int,
-    keep: Callable[[RequestRecord], None],
-    engine_alive: Callable[[], bool] = lambda: True,
-    on_row: Callable[[RequestRecord], None] = lambda _row: None,
-) -> WindowRun:
-    """Send every job once, `concurrency` at a time, in list order. `keep` stores a row (called in a writer thread).
-
-    Returns when all are answered, or, once the engine is dead, when the requests in flight have ended. A storage
-    error from `keep` stops the window and is raised.
-    """
-    prepared = [_prepare(endpoint, job) for job in jobs]  # serialised before the clock starts
-    run = WindowRun(started_ns=time.monotonic_ns())
-    queue = iter(range(len(jobs)))
-    loop = asyncio.get_running_loop()
-    # One thread writes, so that rows are committed in order and the event loop never waits for the disk.
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="records") as writer:
-        pending: set[asyncio.Future[RequestRecord]] = set()
-
-        def stored(future: asyncio.Future[RequestRecord]) -> None:
-            pending.discard(future)
-            if not future.cancelled() and (error := future.exception()) is not None:
-                run.storage_error = run.storage_error or error
-            elif not future.cancelled():
-                _count(run, future.result())
-                on_row(future.result())
-
-        async def client() -> None:
-            for index in queue:
-                if run.storage_error is not None:
-                    return
-                if not engine_alive():
-                    run.aborted = True
-                    return
-                url, payload = prepared[index]
-                raw = await exchange(endpoint.session, url, payload, timeout_s=endpoint.timeout_s)
-                future = loop.run_in_executor(writer, _store, raw, jobs[index], index, keep)
-                pending.add(future)
-                future.add_done_callback(stored)
-
-        probe = asyncio.ensure_future(_watch_lag(run))
-        try:
-            await asyncio.gather(*(client() for _ in range(min(concurrency, max(1, len(jobs))))))
-            run.ended_ns = time.monotonic_ns()
-        finally:
-            probe.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await probe
-            while pending:
-                await asyncio.wait(pending)
-    if run.storage_error is not None:
-        raise run.storage_error
-    if not engine_alive():
-        run.aborted = True
-    return run
+    @property
+    def arms(self) -> dict[str, Arm]:
+        return {arm.name: arm for arm in self.plan.arms()}
 
 
-def _prepare(endpoint: Endpoint, job: Job) -> tuple[str, bytes]:
-    path, payload = body(job.prompt, endpoint.sampling, endpoint.model, max_tokens=job.max_tokens)
-    return endpoint.base_url + path, request_body(payload)
+async def walk(state: Campaign) -> None:
+    """Blocks up to the deciding look."""
+    blocks = schedule(state.plan)
+    looks = state.plan.experiment.looks
+    for block in blocks:
+        ahead = [look for look in looks if look > block.index]
+        if not ahead or not _time_for(state, block):
+            return
+        state.watcher.block(block.index, ahead[0], block.order)
+        await _measure_block(state, block, blocks_to_look=ahead[0] - block.index)
+        if block.index + 1 in looks and state.settled():
+            return
 
 
-def _store(raw: RawExchange, job: Job, index: int, keep: Callable[[RequestRecord], None]) -> RequestRecord:
-    row = record(raw, job.prompt, index=index, max_tokens=job.max_tokens, intended_ns=raw.sent_ns)
-    keep(row)
-    return row
+async def _measure_block(state: Campaign, block: Block, *, blocks_to_look: int) -> None:
+    boots = state.store.read_boots()
+    here = [boot for boot in boots if boot.block == block.index]
+    comparable = _still_comparable(here, state.plan.experiment.max_block_span)
+    complete = {boot.arm for boot in here if boot.status is BootStatus.COMPLETE} if comparable else set()
+    waiting = [name for name in block.order if name not in complete | _given_up(boots)]
+    for name in waiting:
+        _tell_time_left(state, waiting[waiting.index(name) :], more_blocks=blocks_to_look - 1, to_look=blocks_to_look)
+        await _measure_arm(state, block, name, earlier=[boot for boot in here if boot.arm == name])
 
 
-def _count(run: WindowRun, row: RequestRecord) -> None:
-    run.rows += 1
-    run.done += row.outcome.done
-    run.tokens += row.completion_tokens or 0
-    if not row.outcome.done:
-        run.failures[row.outcome] = run.failures.get(row.outcome, 0) + 1
-
-
-async def _watch_lag(run: WindowRun) -> None:
-    """The longest delay of a timer beyond its due time: how late this client could have stamped a byte."""
+async def _measure_arm(state: Campaign, block: Block, name: str, *, earlier: Sequence[BootRecord]) -> None:
+    """Boot and measure one arm; a failure is tried once more, a second one gives the arm up (the baseline: ends)."""
+    failures = sum(boot.status is BootStatus.FAILED for boot in earlier)
+    attempt = len(earlier)
     while True:
-        due = time.monotonic_ns() + int(_LAG_PROBE_S * 1e9)
-        await asyncio.sleep(_LAG_PROBE_S)
-        run.lag_max_ns = max(run.lag_max_ns, time.monotonic_ns() - due)
+        started = time.monotonic()
+        failure = await measure(
+            _boot_task(state, block, name, attempt),
+            adapter=state.adapter,
+            plan=state.plan,
+            store=state.store,
+            warm_up=_warm_up_plans(state, block),
+            windows=lambda seen: _window_plans(state, block, seen),
+            watcher=state.watcher,
+        )
+        if failure is None:
+            state.boot_seconds[name] = time.monotonic() - started
+            return
+        failures, attempt = failures + 1, attempt + 1
+        if failures >= _ATTEMPTS:
+            if state.arms[name].role is not Role.CANDIDATE:
+                raise failure
+            state.watcher.note(f"{name} failed twice in block {block.index + 1} and is given up: {failure}")
+            return
+        state.watcher.note(f"{name} failed in block {block.index + 1} and is tried once more: {failure}")
+
+
+def _boot_task(state: Campaign, block: Block, name: str, attempt: int) -> BootTask:
+    log_name = f"logs/block{block.index + 1:02d}-{name}-{attempt}.log"
+    label = f"{state.plan.seed}/{block.index}/{name}/{attempt}"
+    return BootTask(
+        arm=state.arms[name],
+        block=block.index,
+        position=block.order.index(name),
+        attempt=attempt,
+        seed=int.from_bytes(hashlib.sha256(label.encode()).digest()[:4], "big"),
+        log_path=(state.folder / log_name).absolute(),
+        log_name=log_name,
+    )
+
+
+def _given_up(boots: Sequence[BootRecord]) -> set[str]:
+    """Arms that failed twice within one block: harm is shown, and no further boots are spent on them."""
+    failures = Counter((boot.block, boot.arm) for boot in boots if boot.status is BootStatus.FAILED)
+    return {arm for (_, arm), count in failures.items() if count >= _ATTEMPTS and arm != BASELINE}
+
+
+def _still_comparable(boots: Sequence[BootRecord], max_span_s: float) -> bool:
+    """Whether a boot made now would lie within the block's largest span; a block that is too old starts anew."""
+    complete = [boot.started_unix_ns for boot in boots if boot.status is BootStatus.COMPLETE]
+    return not complete or (time.time_ns() - min(complete)) / 1e9 <= max_span_s
+
+
+def _warm_up_plans(state: Campaign, block: Block) -> list[WindowPlan]:
+    """A warm-up at each load's own concurrency, all classes mixed: it also shows how fast each load runs."""
+    jobs = [Job(prompt) for prompt in draw.warm_up(state.plan, state.pools, block.index)]
+    counts = draw.warm_up_by_load(state.plan)
+    plans = []
+    for load in state.plan.loads:
+        taken = counts[load.name] if load is not state.plan.loads[-1] else len(jobs)
+        part, jobs = jobs[:taken], jobs[taken:]
+        plans.append(WindowPlan(load.name, WindowKind.WARM_UP, None, load.concurrency, tuple(part)))
+    return plans
+
+
+def _window_plans(state: Campaign, block: Block, seen: Sequence[WarmUp]) -> list[WindowPlan]:
+    if not state.sizing:
+        _set_sizing(state, seen)
+    drawn = draw.draw(state.plan, state.pools, block.index, state.sizing)
+    return [
+        WindowPlan(
+            window.load,
+            WindowKind.MIXED if window.class_name is None else WindowKind.CLASS,
+            window.class_name,
+            state.plan.load(window.load).concurrency,
+            tuple(Job(prompt) for prompt in window.prompts),
+        )
+        for window in drawn.windows
+    ]
+
+
+def _set_sizing(state: Campaign, seen: Sequence[WarmUp]) -> None:
+    """Fix, once per study, how many requests each window has: stated, or sized from the first warm-up's rate."""
+    wanted = {load.name: load.requests or _size(load, seen, classes=len(state.pools)) for load in state.plan.loads}
+    sizing = draw.largest_sizing(state.plan, state.pools, wanted)
+    for name, (asked, given) in sizing.clipped.items():
+        detail = f"{given} requests instead of {asked}: no prompt is sent twice within a boot"
+        state.store.add_finding(Finding(FindingCode.WINDOW_SHORTENED, Severity.NOTE, f"load {name}", detail, load=name))
+    state.store.set_sizing(sizing.requests)
+    state.sizing = sizing.requests
+
+
+def _size(load: Load, seen: Sequence[WarmUp], *, classes: int) -> int:
+    """Requests that fill the window at the warm-up's rate; at least three rounds of the concurrency."""
+    warm_up = next((one for one in seen if one.load == load.name), None)
+    rate = warm_up.done / warm_up.seconds if warm_up and warm_up.seconds > 0 else 0.0
+    return max(3 * load.concurrency, 2 * classes, round(rate * load.window))
+
+
+def _time_for(state: Campaign, block: Block) -> bool:
+    """Whether the budget still holds a whole block, judged by the boots measured so far."""
+    if state.deadline_ns is None or not state.boot_seconds:
+        return True
+    needed = sum(_expected_s(state, name) for name in block.order)
+    if time.monotonic_ns() + needed * 1e9 <= state.deadline_ns:
+        return True
+    state.watcher.note(f"the time budget does not hold another block ({needed / 60:.1f} min): stopping here")
+    return False
+
+
+def _expected_s(state: Campaign, name: str) -> float:
+    known = state.boot_seconds
+    return known.get(name) or (sum(known.values()) / len(known) if known else 0.0)
+
+
+def _tell_time_left(state: Campaign, waiting: Sequence[str], *, more_blocks: int, to_look: int) -> None:
+    if not state.boot_seconds:
+        state.watcher.time_left(None, to_look)
+        return
+    block_s = sum(_expected_s(state, name) for name in state.arms)
+    state.watcher.time_left(sum(_expected_s(state, name) for name in waiting) + more_blocks * block_s, to_look)
+
+
+def end_stale_engines(store: Store, watcher: Watcher) -> None:
+    """Boots that an earlier run left open are interrupted; an engine that still runs is ended by pid and start time."""
+    for boot in store.read_boots():
+        if boot.status in (BootStatus.STARTING, BootStatus.READY):
+            if boot.pid is not None and boot.pid_started is not None and process.end_stale(boot.pid, boot.pid_started):
+                watcher.note(f"ended an engine that an earlier run had left behind (process {boot.pid})")
+            store.update_boot(boot.id, status=BootStatus.INTERRUPTED, failure="specdyno was stopped during this boot")

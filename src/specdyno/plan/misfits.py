@@ -13,7 +13,7 @@ from specdyno.errors import Problem
 from specdyno.plan.spelling import quoted
 
 if TYPE_CHECKING:  # schema imports this module
-    from specdyno.plan.schema import Candidate, Engine, Experiment, Method, Objective, Sampling
+    from specdyno.plan.schema import Candidate, Method
 
 RESERVED_BODY_KEYS = frozenset(
     {
@@ -27,13 +27,13 @@ RESERVED_BODY_KEYS = frozenset(
 class Parts:
     """The parts of a plan that could be read, so that what stands between them can be judged although others failed."""
 
-    engine: Engine | None
+    flags: Sequence[str]  # names of engine.args
+    body_keys: Sequence[str]  # names of workload.sampling.extra_body
     candidates: Mapping[int, Candidate]
-    sampling: Sampling | None
     shares: Sequence[float] | None  # None: some class could not be read
     names: Mapping[str, Sequence[str | None]]  # by key path of the list; None: the entry has no readable name
-    objectives: Mapping[int, Objective]
-    experiment: Experiment | None
+    objective_loads: Mapping[int, str]
+    looks: Sequence[int]
 
 
 def misfits(parts: Parts) -> list[Problem]:
@@ -42,11 +42,11 @@ def misfits(parts: Parts) -> list[Problem]:
         *_name_problems(parts.names),
         *_objective_problems(parts),
         *_share_problems(parts.shares),
-        *_request_problems(parts.sampling),
-        *_flag_problems(parts.engine),
+        *_request_problems(parts.body_keys),
+        *_flag_problems(parts.flags),
         *_draft_problems(parts.candidates),
         *_repeated_arms(parts.candidates),
-        *_look_problems(parts.experiment),
+        *_look_problems(parts.looks),
     ]
 
 
@@ -66,9 +66,9 @@ def _objective_problems(parts: Parts) -> list[Problem]:
         return []
     known = ", ".join(str(name) for name in loads)
     return [
-        Problem(f"objectives[{index}].load", f"there is no load {quoted(objective.load)}", f"Use one of: {known}")
-        for index, objective in parts.objectives.items()
-        if objective.load not in loads
+        Problem(f"objectives[{index}].load", f"there is no load {quoted(name)}", f"Use one of: {known}")
+        for index, name in parts.objective_loads.items()
+        if name not in loads
     ]
 
 
@@ -78,21 +78,18 @@ def _share_problems(shares: Sequence[float] | None) -> list[Problem]:
     return [Problem("workload.classes", f"the shares add up to {sum(shares):g}", "Make them add up to 1")]
 
 
-def _request_problems(sampling: Sampling | None) -> list[Problem]:
-    reserved = sorted(RESERVED_BODY_KEYS.intersection(sampling.extra_body)) if sampling else []
+def _request_problems(body_keys: Sequence[str]) -> list[Problem]:
     remedy = "Remove it: the plan's own keys and the prompt file say it"
     return [
         Problem(f"workload.sampling.extra_body.{key}", "this key of the request is set by specdyno", remedy)
-        for key in reserved
+        for key in sorted(RESERVED_BODY_KEYS.intersection(body_keys))
     ]
 
 
-def _flag_problems(engine: Engine | None) -> list[Problem]:
-    if engine is None:
-        return []
+def _flag_problems(flags: Sequence[str]) -> list[Problem]:
     return [
         Problem(f"engine.args.{name}", "a flag is written without its dashes", f"Write {name.lstrip('-') or 'a name'}")
-        for name in engine.args
+        for name in flags
         if name.startswith("-") or not name
     ]
 
@@ -121,8 +118,8 @@ def _repeated_arms(candidates: Mapping[int, Candidate]) -> list[Problem]:
     return problems
 
 
-def _look_problems(experiment: Experiment | None) -> list[Problem]:
-    if experiment is None or list(experiment.looks) == sorted(set(experiment.looks)):
+def _look_problems(looks: Sequence[int]) -> list[Problem]:
+    if list(looks) == sorted(set(looks)):
         return []
-    seen = f"{list(experiment.looks)} is not rising"
-    return [Problem("experiment.looks", seen, "Write rising numbers of blocks, e.g. [4, 6, 8]")]
+    remedy = "Write rising numbers of blocks, e.g. [4, 6, 8]"
+    return [Problem("experiment.looks", f"{list(looks)} is not rising", remedy)]

@@ -325,17 +325,17 @@ class Plan(_Part):
     def _parts_fit_together(self) -> Self:
         problems = misfits(
             Parts(
-                engine=self.engine,
+                flags=list(self.engine.args),
+                body_keys=list(self.workload.sampling.extra_body),
                 candidates=dict(enumerate(self.candidates)),
-                sampling=self.workload.sampling,
                 shares=[part.share for part in self.workload.classes],
                 names={
                     "workload.classes": [part.name for part in self.workload.classes],
                     "loads": [load.name for load in self.loads],
                     "objectives": [objective.name for objective in self.objectives],
                 },
-                objectives=dict(enumerate(self.objectives)),
-                experiment=self.experiment,
+                objective_loads={index: objective.load for index, objective in enumerate(self.objectives)},
+                looks=self.experiment.looks,
             )
         )
         if problems:

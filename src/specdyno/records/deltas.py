@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 
 from specdyno.records.schema import CounterSample
 
 POSITION = "position"  # label of the per-position families: an integer as text, counted from 0
 ENGINE_LABELS = ("engine", "engine_index", "dp_rank", "instance", "model_name")  # tell processes or replicas apart
 
+_LONGEST_POSITION = 4  # digits, so that a broken label cannot ask for much memory
 START_TOLERANCE_S = 1.0  # stamps of series created while one process starts lie within this
 
 
@@ -152,12 +154,12 @@ def _restarted(
     problems: list[str],
 ) -> frozenset[Labels]:
     """The engines (by their labels) whose counters began anew between the samples."""
-    everyone = frozenset(_engine(labels) for values in new.values() for labels in values)
     if before.process_start is not None and after.process_start is not None:
         moved = after.process_start - before.process_start
         if abs(moved) > START_TOLERANCE_S:
             problems.append(f"counters reset: the process start moved by {moved:.0f} s; counts are since restart")
-            return everyone or frozenset({()})
+            everyone = {_engine(labels) for side in (old, new) for values in side.values() for labels in values}
+            return frozenset(everyone | {()})
     fallen = {
         _engine(labels): f"{family} fell from {value:g} to {now:g}"
         for family, values in old.items()
@@ -172,20 +174,16 @@ def _span(
     family: Family, old: _Values, new: _Values, restarted: frozenset[Labels], problems: list[str]
 ) -> _Values | None:
     """Difference of each series; None where the family is absent or cannot be told."""
-    lost = [labels for labels in old if labels not in new and _engine(labels) not in restarted]
-    if lost and not restarted:
-        problems.append(f"{family}: {len(lost)} series of the first sample are missing in the second")
+    starts = {labels: value for labels, value in old.items() if _engine(labels) not in restarted}
+    unreadable = [labels for side in (starts, new) for labels, value in side.items() if value is None]
+    if unreadable:
+        problems.append(f"{family}: unknown, no readable count in {_shown(unreadable[0])}")
         return None
-    if not new:
+    lost = [labels for labels in starts if labels not in new]
+    if lost:
+        problems.append(f"{family}: unknown, the second sample lacks {_shown(lost[0])}")
         return None
-    span: _Values = {}
-    for labels, now in new.items():
-        start = 0.0 if _engine(labels) in restarted else old.get(labels, 0.0)
-        if now is None or start is None:
-            problems.append(f"{family}: a value is not a finite count {_shown(labels)}")
-            return None
-        span[labels] = now - start
-    return span
+    return {labels: (now or 0.0) - (starts.get(labels) or 0.0) for labels, now in new.items()} or None
 
 
 def _shown(labels: Labels) -> str:
@@ -195,12 +193,10 @@ def _shown(labels: Labels) -> str:
 def _place(labels: Labels) -> int | None:
     """The draft position of a series, or None where the label is missing or no count."""
     text = dict(labels).get(POSITION, "")
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() and len(text) <= _LONGEST_POSITION else None
 
 
-def _other_draft_length(
-    old: Mapping[Family, _Values], new: Mapping[Family, _Values], problems: list[str]
-) -> bool:
+def _other_draft_length(old: Mapping[Family, _Values], new: Mapping[Family, _Values], problems: list[str]) -> bool:
     """Whether the two samples come from different K, or from speculation that went away."""
     had_spec = any(family in old for family in SPEC_FAMILIES)
     if had_spec and not any(family in new for family in SPEC_FAMILIES):
@@ -298,7 +294,7 @@ def _possible_positions(
     if counts is None:
         return None
     known = [count for count in counts if count is not None]
-    if any(deeper > nearer for nearer, deeper in zip(known, known[1:], strict=False)):
+    if any(deeper > nearer for nearer, deeper in pairwise(known)):
         problems.append("rejected: a deeper position accepted more than a nearer one")
         return None
     if drafts is not None and known and known[0] > drafts:

@@ -81,6 +81,8 @@ class FindingCode(StrEnum):
     NO_FULL_OCCUPANCY = "no_full_occupancy"
     WINDOW_SHORTENED = "window_shortened"
     FORCED_LENGTH = "forced_length"
+    SYNTHETIC_ACCEPTANCE = "synthetic_acceptance"
+    PROMPTS_DIFFER = "prompts_differ"
     SIMULATED_ENGINE = "simulated_engine"
 
 

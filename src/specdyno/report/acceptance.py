@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdyno.report import numbers
+from specdyno.report import spelling, tables
 from specdyno.report.marks import Mark, mark_of
 from specdyno.report.untrusted import sanitise
 from specdyno.statistics.analysis import Analysis, Curve
@@ -14,7 +14,7 @@ from specdyno.statistics.analysis import Analysis, Curve
 class CurveLine:
     mark: Mark
     curve: Curve
-    rows: tuple[tuple[str, str, str], ...]  # position, joint, conditional
+    rows: tuple[tuple[str, tables.Cell, tables.Cell], ...]  # position, joint, conditional
     facts: tuple[tuple[str, str], ...]  # rate, mean accepted length, coverage, tokens per step, data behind it
 
 
@@ -41,15 +41,15 @@ def curve_panels(analysis: Analysis, marks: dict[str, Mark]) -> list[CurvePanel]
 def _curve_line(curve: Curve, mark: Mark) -> CurveLine:
     conditional = curve.conditional + (None,) * (len(curve.joint) - len(curve.conditional))
     rows = tuple(
-        (str(place), numbers.with_interval(joint, numbers.share), numbers.with_interval(other, numbers.share))
+        (str(place), tables.figure(joint, spelling.share), tables.figure(other, spelling.share))
         for place, (joint, other) in enumerate(zip(curve.joint, conditional, strict=False), start=1)
     )
     facts = (
-        ("acceptance rate", numbers.with_interval(curve.rate, numbers.share)),
-        ("mean accepted length", numbers.with_interval(curve.mean_accepted_length, numbers.plain)),
-        ("draft coverage", numbers.with_interval(curve.coverage, numbers.share)),
-        ("tokens per step", numbers.with_interval(curve.tokens_per_step, numbers.plain)),
-        ("drafted steps", numbers.count(curve.drafted_steps)),
+        ("acceptance rate", spelling.with_interval(curve.rate, spelling.share)),
+        ("mean accepted length", spelling.with_interval(curve.mean_accepted_length, spelling.plain)),
+        ("draft coverage", spelling.with_interval(curve.coverage, spelling.share)),
+        ("tokens per step", spelling.with_interval(curve.tokens_per_step, spelling.plain)),
+        ("drafted steps", spelling.count(curve.drafted_steps)),
         ("boots", str(curve.boots)),
         ("source", sanitise(curve.source)),
     )

@@ -1,17 +1,20 @@
 """A verdict in sentences with its numbers: what was decided, why, and what would settle it.
 
 Pure functions of the verdict. The fixed wording stands in `report.sentences`, the spelling of numbers in
-`report.numbers`.
+`report.spelling`.
 """
 
 from __future__ import annotations
 
 from specdyno.records.schema import Severity
-from specdyno.report import numbers, sentences
+from specdyno.report import sentences, spelling
 from specdyno.report.untrusted import sanitise
+from specdyno.statistics.blocks import PROMOTION_BLOCKS
 from specdyno.statistics.intervals import Interval, Undefined
 from specdyno.verdict.schema import ORDER, CandidateVerdict, Decision, Gate, ObjectiveVerdict, Reason, Verdict
 
+MOST_BLOCKS = 100
+"""The largest look that a plan may name."""
 VERBS = {Decision.PROMOTE: "Promote", Decision.HOLD: "Hold", Decision.REJECT: "Reject"}
 
 
@@ -32,14 +35,14 @@ def headline(objective: ObjectiveVerdict, verdict: Verdict) -> str:
     """The one sentence per objective that people will quote."""
     name, subject = sanitise(objective.objective), spokesman(objective)
     if objective.decision is Decision.PROMOTE and objective.recommended is not None:
-        blocks = numbers.plural(_blocks(subject, verdict), "block")
+        blocks = spelling.plural(_blocks(subject, verdict), "block")
         lead = f"Promote {sanitise(objective.recommended)} for {name}: {gain(subject)}, {blocks}."
         return f"{lead} {sentences.answers(verdict.quality)}"
     if subject is None:
         return f"{VERBS[objective.decision]} for {name}: there is no candidate to judge."
     why = _because(subject, objective, verdict)
     best = f"{sanitise(subject.candidate)} shows {gain(subject)} after "
-    best += numbers.plural(_blocks(subject, verdict), "complete block")
+    best += spelling.plural(_blocks(subject, verdict), "complete block")
     return f"{VERBS[objective.decision]} for {name}: {why}. {best}."
 
 
@@ -49,8 +52,7 @@ def details(objective: ObjectiveVerdict, verdict: Verdict) -> tuple[str, ...]:
     subject = spokesman(objective)
     if objective.decision is Decision.HOLD:
         if objective.detectable_gain is not None:
-            seen = numbers.share(objective.detectable_gain)
-            lines.append(f"This much data tells the best candidate's gain to within {seen} either way.")
+            lines.append(_could_have_seen(objective.detectable_gain, objective.minimum_gain))
         if subject is not None and subject.blocks_needed is not None:
             lines.append(_blocks_needed(subject.blocks_needed, verdict))
     if objective.decision is Decision.PROMOTE and objective.best not in (None, objective.recommended):
@@ -71,7 +73,7 @@ def candidate_sentence(candidate: CandidateVerdict, objective: ObjectiveVerdict,
 def gain(candidate: CandidateVerdict | None) -> str:
     """The primary gate's estimate as a gain, with level and bounds."""
     gate = primary(candidate)
-    return "no measured gain" if gate is None else numbers.with_interval(gate.ratio, numbers.change)
+    return "no measured gain" if gate is None else spelling.with_interval(gate.ratio, spelling.change)
 
 
 def primary(candidate: CandidateVerdict | None) -> Gate | None:
@@ -91,24 +93,24 @@ def spokesman(objective: ObjectiveVerdict) -> CandidateVerdict | None:
 
 def gate_value(gate: Gate) -> str:
     """What the gate saw, better above 0 % except for failed requests."""
-    return numbers.with_interval(gate.ratio, numbers.points if gate.name == "failed_requests" else numbers.change)
+    return spelling.with_interval(gate.ratio, spelling.points if gate.name == "failed_requests" else spelling.change)
 
 
 def gate_threshold(gate: Gate) -> str:
     """What the gate asks for, as a phrase."""
     if gate.name == "failed_requests":
-        return f"at most {numbers.points(gate.threshold)}"
+        return f"at most {spelling.points(gate.threshold)}"
     if gate.name == "primary":
-        return f"at least {numbers.change(gate.threshold)}"
+        return f"at least {spelling.change(gate.threshold)}"
     if gate.name == "output_length":
-        margin = numbers.exact_share(abs(1 - gate.threshold))
+        margin = spelling.exact_share(abs(1 - gate.threshold))
         return f"within {margin} either way"
-    return f"not below {numbers.change(gate.threshold)}"
+    return f"not below {spelling.change(gate.threshold)}"
 
 
 def _because(candidate: CandidateVerdict, objective: ObjectiveVerdict, verdict: Verdict) -> str:
     text = sentences.REASONS[candidate.reason]
-    minimum = f"a gain of at least {numbers.exact_share(objective.minimum_gain)}"
+    minimum = f"a gain of at least {spelling.exact_share(objective.minimum_gain)}"
     match candidate.reason:
         case Reason.GAIN_EXCLUDED:
             text = f"{minimum} is excluded"
@@ -117,7 +119,7 @@ def _because(candidate: CandidateVerdict, objective: ObjectiveVerdict, verdict: 
         case Reason.GUARD_BROKEN | Reason.GUARD_UNDECIDED:
             text = f"{text}: {_gate_phrase(candidate)}"
         case Reason.TOO_FEW_BLOCKS if verdict.looks:
-            text = f"{text}: {verdict.blocks_complete}, and the first look is at {min(verdict.looks)}"
+            text = f"{text}: {_too_few(verdict)}"
         case Reason.FINDING_FORBIDS:
             forbids = (finding for finding in candidate.findings if finding.severity is Severity.FORBIDS)
             says = dict.fromkeys(sentences.FINDINGS[finding.code].says.rstrip(".") for finding in forbids)
@@ -125,6 +127,13 @@ def _because(candidate: CandidateVerdict, objective: ObjectiveVerdict, verdict: 
         case Reason.NOT_MEASURED:
             text = f"{sentences.measure(objective.measure)} was not measured{_why_absent(candidate)}"
     return text
+
+
+def _too_few(verdict: Verdict) -> str:
+    first = min(verdict.looks)
+    if verdict.blocks_complete < first:
+        return f"{verdict.blocks_complete}, and the first look is at {first}"
+    return f"{verdict.blocks_complete}, and no promote rests on fewer than {PROMOTION_BLOCKS}"
 
 
 def _why_absent(candidate: CandidateVerdict) -> str:
@@ -139,13 +148,27 @@ def _gate_phrase(candidate: CandidateVerdict) -> str:
     return f"{sentences.gate(gate.name).lower()} at {gate_value(gate)}, allowed {gate_threshold(gate)}"
 
 
+def _could_have_seen(half_width: float, minimum_gain: float) -> str:
+    """The least estimate whose interval would have cleared the minimum gain."""
+    least = (1 + minimum_gain) * (1 + half_width)
+    return (
+        f"The best candidate's interval reaches about {spelling.share(half_width)} either way: with this much data "
+        f"a gain of {spelling.change(least)} or more would have been shown."
+    )
+
+
 def _blocks_needed(needed: tuple[int, int], verdict: Verdict) -> str:
     low, high = sorted(needed)
-    span = str(low) if low == high else f"{low} to {high}"
+    there = f"there are {verdict.blocks_complete}"
+    if low > MOST_BLOCKS:
+        return f"More than {MOST_BLOCKS} complete blocks would be needed ({there}): too close to the limit to settle."
+    most = f"{high:,}" if high <= MOST_BLOCKS else f"more than {MOST_BLOCKS}"
+    span = f"{low:,}" if low == high else f"{low:,} to {most}"
     last = max(verdict.looks, default=0)
-    text = f"About {span} complete blocks in total would settle it; there are {verdict.blocks_complete}."
+    text = f"About {span} complete blocks in total would settle it; {there}."
     if high > last:
-        return f"{text} That is past the last look of this plan ({last}): start a new study with looks up to {high}."
+        reach = min(high, MOST_BLOCKS)
+        text += f" That is past the last look of this plan ({last}): start a new study with looks up to {reach}."
     return text
 
 

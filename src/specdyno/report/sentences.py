@@ -124,6 +124,14 @@ FINDINGS: dict[FindingCode, Advice] = {
         "Answers were forced to a length, so this is not the traffic that will be served.",
         "Remove ignore_eos and minimum lengths from the request; such runs never promote.",
     ),
+    FindingCode.SYNTHETIC_ACCEPTANCE: Advice(
+        "The engine accepts drafts by rule and not by verification.",
+        "Switch synthetic acceptance off; its speed is not the speed of right answers.",
+    ),
+    FindingCode.PROMPTS_DIFFER: Advice(
+        "The arms of a block did not see the same prompts in the same order.",
+        "Measure the block again; requests that differ cannot be paired.",
+    ),
     FindingCode.SIMULATED_ENGINE: Advice(
         "The engine is simulated: this shows how specdyno works and nothing about a model or a machine.",
         "Use a real engine for a decision.",
@@ -137,7 +145,7 @@ SEVERITIES: dict[Severity, str] = {
 }
 
 REASONS: dict[Reason, str] = {
-    Reason.GAIN_SHOWN: "the gain is at least the minimum, and every guard held",
+    Reason.GAIN_SHOWN: "at least the minimum gain is shown, and every guard held",
     Reason.GAIN_EXCLUDED: "a gain of the stated minimum is excluded",
     Reason.GUARD_BROKEN: "a guard is broken: something got worse beyond its margin",
     Reason.FAILED_TO_RUN: "the engine failed twice with it",
@@ -186,22 +194,23 @@ MEASURES: dict[str, str] = {
     "time_per_job": "time per job",
     "jobs_per_s": "jobs per second",
     "output_tokens_per_s": "output tokens per second",
-    "tokens_per_job": "output tokens per job",
-    "output_length": "output tokens per job",
     "output_tokens_per_job": "output tokens per job",
-    "failed_requests": "share of failed requests",
     "tpot": "time per output token",
-    "tpot_mean": "time per output token, mean",
-    "tpot_p95": "time per output token, 95th percentile",
-    "tpot_p99": "time per output token, 99th percentile",
     "ttft": "time to first token",
-    "ttft_mean": "time to first token, mean",
-    "ttft_p95": "time to first token, 95th percentile",
-    "ttft_p99": "time to first token, 99th percentile",
-    "e2el_mean": "time to last token, mean",
-    "stall_p95": "longest pause of a request, 95th percentile",
-    "tokens_per_step": "tokens per step",
+    "e2e": "time to last byte",
+    "stall": "longest pause of a job, mean",
+    "stall_p95": "longest pause of a job, 95th percentile",
+    "failed_share": "share of failed requests",
 }
+
+LATENCIES: dict[str, str] = {
+    "ttft": "TTFT",
+    "tpot": "TPOT",
+    "itl": "gap between chunks",
+    "e2el": "time to last byte",
+}
+
+STATISTICS: dict[str, str] = {"mean": "mean", "median": "median", "p95": "95th percentile", "p99": "99th percentile"}
 
 QUALITY = {
     "not measured": "Speed only: answers were not checked.",

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from specdyno.report import headlines, numbers, sentences, tables
+from specdyno.report import headlines, sentences, spelling, tables
 from specdyno.report.marks import Mark, mark_of
 from specdyno.report.untrusted import sanitise
 from specdyno.statistics.analysis import Analysis, Contrast
 from specdyno.statistics.intervals import Estimate, Interval, Undefined
+from specdyno.statistics.measures import MEASURES
 from specdyno.verdict.schema import Verdict
 
+NO_RESULT = Undefined("no result for this objective")
 SPEED_MEASURES = ("output_tokens_per_s", "jobs_per_s", "time_per_job")
 
 
@@ -36,6 +38,12 @@ class SpeedGroup:
     decides: bool
     rows: tuple[SpeedRow, ...]
 
+    @property
+    def level(self) -> str:
+        """The level of all intervals of the group, empty where they differ."""
+        levels = {row.level for row in self.rows if row.level}
+        return levels.pop() if len(levels) == 1 else ""
+
 
 @dataclass(frozen=True, slots=True)
 class ThroughputPanel:
@@ -43,6 +51,7 @@ class ThroughputPanel:
 
     load: str
     measure: str
+    unit: str
     baseline: Estimate | None
     series: tuple[tuple[tuple[Mark, Estimate], ...], ...]
     rows: tuple[tuple[str, str], ...]  # arm, value with interval
@@ -56,19 +65,22 @@ class ExplainedRow:
     speed_up: Estimate
     tokens_text: str
     speed_text: str
+    tokens_short: str
+    speed_short: str
     cost_text: str  # derived: tokens per step / speed-up
 
 
-def _speed_row(mark: Mark, ratio: Estimate, decision: str | None) -> SpeedRow:
+def speed_row(mark: Mark, ratio: Estimate, decision: str | None) -> SpeedRow:
+    """A speed-up in all its spellings."""
     defined = isinstance(ratio, Interval)
     return SpeedRow(
         mark=mark,
         ratio=ratio,
-        change=numbers.estimate(ratio, numbers.change),
-        times=numbers.estimate(ratio, numbers.times) if defined else "",
-        interval=numbers.bounds(ratio, numbers.change) if isinstance(ratio, Interval) else "",
-        level=numbers.level(ratio) if isinstance(ratio, Interval) else "",
-        units=numbers.plural(ratio.count, "block") if defined else "",
+        change=spelling.estimate(ratio, spelling.change),
+        times=spelling.estimate(ratio, spelling.times) if defined else "",
+        interval=spelling.bounds(ratio, spelling.change) if isinstance(ratio, Interval) else "",
+        level=spelling.level(ratio) if isinstance(ratio, Interval) else "",
+        units=spelling.plural(ratio.count, "block") if defined else "",
         decision=decision,
     )
 
@@ -79,8 +91,8 @@ def deciding_groups(analysis: Analysis, verdict: Verdict, marks: dict[str, Mark]
         rows = []
         for one in part.candidates:
             gate = headlines.primary(one)
-            ratio = gate.ratio if gate is not None else Undefined("no result for this objective")
-            rows.append(_speed_row(mark_of(one.candidate, marks), ratio, one.decision.value))
+            ratio = gate.ratio if gate is not None else NO_RESULT
+            rows.append(speed_row(mark_of(one.candidate, marks), ratio, one.decision.value))
         title = f"{sanitise(part.objective)}: {sentences.measure(part.measure)} at load {sanitise(part.load)}"
         groups.append(
             SpeedGroup(
@@ -108,7 +120,7 @@ def _group(
 ) -> SpeedGroup:
     name, chosen = speed_contrasts(analysis, verdict, load, class_name)
     title = f"{sanitise(load)}, {sanitise(class_name) if class_name else 'mixed traffic'}: {sentences.measure(name)}"
-    rows = tuple(_speed_row(mark_of(one.candidate, marks), one.ratio, None) for one in chosen)
+    rows = tuple(speed_row(mark_of(one.candidate, marks), one.ratio, None) for one in chosen)
     return SpeedGroup(title, sanitise(load), class_name, sentences.measure(name), None, False, rows)
 
 
@@ -141,9 +153,10 @@ def throughput(analysis: Analysis, verdict: Verdict, marks: dict[str, Mark]) -> 
                     by_method.setdefault(mark.style, []).append((mark, value))
             series = tuple(tuple(sorted(line, key=lambda p: p[0].draft_tokens or 0)) for line in by_method.values())
             write = tables.writer(name)
-            rows = tuple((sanitise(arm), numbers.with_interval(value, write)) for arm, value in values.items())
+            unit = MEASURES[name].unit if name in MEASURES else ""
+            rows = tuple((sanitise(arm), spelling.with_interval(value, write)) for arm, value in values.items())
             base = values.get(analysis.arms[0]) if analysis.arms else None
-            panels.append(ThroughputPanel(sanitise(load), sentences.measure(name), base, series, rows))
+            panels.append(ThroughputPanel(sanitise(load), sentences.measure(name), unit, base, series, rows))
     return panels
 
 
@@ -154,15 +167,17 @@ def explained(analysis: Analysis, verdict: Verdict, marks: dict[str, Mark]) -> l
         for one in speed_contrasts(analysis, verdict, load, None)[1]:
             tokens = steps.get(one.candidate, Undefined("no acceptance recorded"))
             both = isinstance(tokens, Interval) and isinstance(one.ratio, Interval) and one.ratio.estimate > 0
-            cost = numbers.plain(tokens.estimate / one.ratio.estimate, 2) if both else numbers.NOT_MEASURED  # type: ignore[union-attr]
+            cost = spelling.plain(tokens.estimate / one.ratio.estimate, 2) if both else spelling.NOT_MEASURED  # type: ignore[union-attr]
             rows.append(
                 ExplainedRow(
                     mark_of(one.candidate, marks),
                     sanitise(load),
                     tokens,
                     one.ratio,
-                    numbers.with_interval(tokens, numbers.plain),
-                    numbers.with_interval(one.ratio, numbers.times),
+                    spelling.with_interval(tokens, spelling.plain),
+                    spelling.with_interval(one.ratio, spelling.times),
+                    spelling.estimate(tokens, spelling.plain),
+                    spelling.estimate(one.ratio, spelling.times),
                     cost,
                 )
             )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdyno.records.schema import Finding, Severity, StudyRecords
-from specdyno.report import acceptance, headlines, numbers, sentences, speed, tables
+from specdyno.report import acceptance, headlines, provenance, sentences, speed, spelling, tables
 from specdyno.report.marks import Mark, mark_of, marks_of
 from specdyno.report.untrusted import sanitise
 from specdyno.statistics.analysis import Analysis
@@ -33,6 +33,7 @@ class CandidateView:
     decision: str
     sentence: str
     gain: str
+    row: speed.SpeedRow
     gates: tuple[GateView, ...]
 
 
@@ -72,6 +73,7 @@ class View:
     outcome: str
     outcome_says: str
     summary: str
+    context: tuple[str, ...]  # target, engine, host, moment
     blocks_text: str
     objectives: tuple[ObjectiveView, ...]
     marks: tuple[Mark, ...]
@@ -80,7 +82,7 @@ class View:
     curves: tuple[acceptance.CurvePanel, ...]
     throughput: tuple[speed.ThroughputPanel, ...]
     explained: tuple[speed.ExplainedRow, ...]
-    everything: tables.Table
+    figures: tuple[tables.Table, ...]
     findings: tuple[FindingView, ...]
     settings: tables.Table
     blocks: tuple[BlockView, ...]
@@ -99,6 +101,7 @@ def build(records: StudyRecords, analysis: Analysis, verdict: Verdict) -> View:
         outcome=verdict.outcome.value,
         outcome_says=sentences.DECISIONS[verdict.outcome],
         summary=headlines.summary(verdict),
+        context=provenance.context(records),
         blocks_text=_blocks_text(verdict),
         objectives=tuple(_objective(part, verdict, known) for part in verdict.objectives),
         marks=tuple(known.values()),
@@ -107,14 +110,14 @@ def build(records: StudyRecords, analysis: Analysis, verdict: Verdict) -> View:
         curves=tuple(acceptance.curve_panels(analysis, known)),
         throughput=tuple(speed.throughput(analysis, verdict, known)),
         explained=tuple(speed.explained(analysis, verdict, known)),
-        everything=tables.everything(analysis),
+        figures=tables.figures(analysis),
         findings=findings((*verdict.findings, *analysis.findings)),
         settings=tables.settings(analysis),
         blocks=tuple(_blocks(analysis, known)),
-        boots=tables.boots(records),
-        provenance=tables.provenance(records, verdict.fingerprint),
-        plan=tables.plan(records.header),
-        command=tables.command(records.header),
+        boots=provenance.boots(records),
+        provenance=provenance.origins(records, verdict.fingerprint),
+        plan=provenance.plan(records.header),
+        command=provenance.command(records.header),
         words=sentences.WORDS,
     )
 
@@ -142,7 +145,7 @@ def findings(all_of_them: Sequence[Finding]) -> tuple[FindingView, ...]:
 
 
 def _blocks_text(verdict: Verdict) -> str:
-    text = f"{numbers.plural(verdict.blocks_complete, 'complete block')}"
+    text = f"{spelling.plural(verdict.blocks_complete, 'complete block')}"
     if verdict.blocks_incomplete:
         text += f", {verdict.blocks_incomplete} incomplete or void"
     looks = ", ".join(str(look) for look in verdict.looks)
@@ -174,8 +177,16 @@ def _candidate(
         )
         for gate in one.gates
     )
-    sentence = headlines.candidate_sentence(one, part, verdict)
-    return CandidateView(mark_of(one.candidate, marks), one.decision.value, sentence, headlines.gain(one), gates)
+    primary, mark = headlines.primary(one), mark_of(one.candidate, marks)
+    ratio = primary.ratio if primary is not None else speed.NO_RESULT
+    return CandidateView(
+        mark=mark,
+        decision=one.decision.value,
+        sentence=headlines.candidate_sentence(one, part, verdict),
+        gain=headlines.gain(one),
+        row=speed.speed_row(mark, ratio, one.decision.value),
+        gates=gates,
+    )
 
 
 def _blocks(analysis: Analysis, marks: dict[str, Mark]) -> list[BlockView]:

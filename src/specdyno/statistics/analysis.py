@@ -1,6 +1,6 @@
 """Records to estimates, whole: what the verdict and the report are made of.
 
-`analyse` is pure and deterministic: same records, same analysis, byte for byte. It decides nothing.
+`statistics.analyse.analyse` is pure and deterministic: same records, same analysis, byte for byte. It decides nothing.
 """
 
 from __future__ import annotations
@@ -88,6 +88,17 @@ class ArmSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockedCounts:
+    """Requests of one arm's mixed window in one scored block, and how many of them failed."""
+
+    arm: str
+    load: str
+    block: int
+    requests: int
+    failed: int
+
+
+@dataclass(frozen=True, slots=True)
 class BlockState:
     index: int
     complete: bool
@@ -107,4 +118,6 @@ class Analysis:
     contrasts: tuple[Contrast, ...]
     summaries: tuple[ArmSummary, ...]
     findings: tuple[Finding, ...]  # those of the records and those of the audit
-    settings_differences: tuple[tuple[str, str, str, str, bool], ...]  # (setting, arm, baseline value, arm value, consequence of speculation)
+    # (setting, arm, baseline value, arm value, consequence of speculation)
+    settings_differences: tuple[tuple[str, str, str, str, bool], ...]
+    outcome_counts: tuple[BlockedCounts, ...] = ()

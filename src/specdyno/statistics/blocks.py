@@ -32,10 +32,9 @@ class Blocks:
 
 
 def twice_failed(boots: tuple[BootRecord, ...]) -> frozenset[str]:
-    """Arms whose engine failed at least twice in one block and never came to a complete boot there."""
+    """Arms whose engine failed at least twice in one block, whatever came after."""
     failures = Counter((boot.block, boot.arm) for boot in boots if boot.status is BootStatus.FAILED)
-    complete = {(boot.block, boot.arm) for boot in boots if boot.status is BootStatus.COMPLETE}
-    return frozenset(arm for (block, arm), n in failures.items() if n > 1 and (block, arm) not in complete)
+    return frozenset(arm for (_, arm), count in failures.items() if count > 1)
 
 
 def sort_blocks(records: StudyRecords, plan: Plan) -> Blocks:
@@ -73,7 +72,7 @@ def _order(boots: tuple[BootRecord, ...], block: int) -> tuple[str, ...]:
 def block_findings(blocks: Blocks) -> list[Finding]:
     """Doubts that follow from the blocks alone."""
     found = [
-        Finding(FindingCode.BLOCK_VOID, Severity.DOUBT, f"block {state.index}", state.reason)
+        Finding(FindingCode.BLOCK_VOID, Severity.DOUBT, f"block {state.index + 1}", state.reason)
         for state in blocks.states
         if state.void
     ]

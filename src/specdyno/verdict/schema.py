@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from specdyno.records.schema import Finding
-from specdyno.statistics.intervals import Estimate
+from specdyno.statistics.analysis import Analysis
+from specdyno.statistics.intervals import Estimate, Undefined
 
 
 class Decision(StrEnum):
@@ -48,7 +52,7 @@ class Gate:
     status: GateStatus
     ratio: Estimate  # for failed_requests: the difference of shares, lower is better
     threshold: float
-    level: float
+    level: float  # two-sided alpha of the interval, e.g. 0.0125
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,3 +92,30 @@ class Verdict:
     looks: tuple[int, ...]
     findings: tuple[Finding, ...]
     fingerprint: dict[str, Any]
+
+
+def to_json(verdict: Verdict, analysis: Analysis) -> str:
+    """Canonical JSON of a verdict and its analysis: sorted keys, no NaN; the same records give the same bytes.
+
+    An interval is `{"estimate", "low", "high", "level", "method", "count"}`, a number that could not be had is
+    `{"undefined": reason, "count": n}`, and a float that is not finite is null.
+    """
+    tree = {"verdict": _plain(verdict), "analysis": _plain(analysis)}
+    return json.dumps(tree, sort_keys=True, allow_nan=False, ensure_ascii=False, indent=2) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    plain: Any = value
+    if isinstance(value, Undefined):
+        plain = {"undefined": value.reason, "count": value.count}
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        plain = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    elif isinstance(value, dict):
+        plain = {str(key): _plain(item) for key, item in value.items()}
+    elif isinstance(value, list | tuple):
+        plain = [_plain(item) for item in value]
+    elif isinstance(value, float):
+        plain = float(value) if math.isfinite(value) else None
+    elif value is not None and not isinstance(value, str | int | bool):
+        plain = str(value)
+    return plain

@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from specdyno.engine.simulated.faults import Fault, Faults
 from specdyno.engine.simulated.truth import Truth, share_of, uniform
 
-_WORDS = tuple(
-    "the a one this that each every some more less time day year way part place case point hand work week number "
-    "group problem fact right old new small large long short early late open plain quiet clear light heavy green "
-    "blue river stone house garden table window letter story paper market station engine wheel track signal "
-    "measure weight length speed morning evening winter summer reads writes keeps holds turns moves starts ends "
-    "finds gives takes shows brings carries follows under over near between before after with without and or but "
-    "because while when where then still often rarely always slowly quickly well".split()
+_TEXT = (
+    "the a one this that each every some more less time day year way part place case point hand work week "
+    "number group problem fact right old new small large long short early late open plain quiet clear "
+    "light heavy green blue river stone house garden table window letter story paper market station "
+    "engine wheel track signal measure weight length speed morning evening winter summer reads writes "
+    "keeps holds turns moves starts ends finds gives takes shows brings carries follows under over near "
+    "between before after with without and or but because while when where then still often rarely always "
+    "slowly quickly well"
 )
+_WORDS = tuple(_TEXT.split())
 _MARKUP = (
     "<script>document.title='owned'</script>",
     '"><img src=x onerror=alert(1)>',
@@ -34,7 +36,7 @@ _MARKUP = (
 )
 _LOOP = ("round", "and", "round", "it", "goes")
 _END_OF_TEXT = ""
-_CALL_SALT, _REASONING_SALT = 11, 12
+_CALL_SALT = -1  # no word has this place
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,19 +63,26 @@ class Answer:
         return len(self.pieces)
 
 
-def compose(
-    prompt_seed: int, class_name: str, *, truth: Truth, faults: Faults, limits: Limits, tools: list[dict[str, Any]]
-) -> Answer:
-    """The answer to one prompt, cut to the request's limits."""
-    length = truth.answer_tokens(class_name, prompt_seed, factor=faults.get(Fault.SHORT_ANSWERS, 1.0))
-    length = max(length, limits.min_tokens)
-    if tools and uniform(prompt_seed, _CALL_SALT) < share_of(truth.tool_calls, class_name):
-        return _cut(_tool_call(prompt_seed, length, tools[0]), limits)
-    if limits.ignore_eos:
-        length = max(length, limits.max_tokens + 1)
-    words = _words(prompt_seed, max(length - 1, 0), faults)
-    reasoning = round(len(words) * share_of(truth.reasoning, class_name))
-    return _cut(Answer((*words, _END_OF_TEXT), "stop", reasoning), limits)
+class Author:
+    """Writes the answers of one process; only its truth and faults can make it differ from another."""
+
+    def __init__(self, truth: Truth, faults: Faults) -> None:
+        self._truth = truth
+        self._faults = faults
+
+    def compose(
+        self, prompt_seed: int, class_name: str, *, limits: Limits, tools: Sequence[Mapping[str, Any]] = ()
+    ) -> Answer:
+        """The answer to one prompt, cut to the request's limits."""
+        factor = self._faults.get(Fault.SHORT_ANSWERS, 1.0)
+        length = max(self._truth.answer_tokens(class_name, prompt_seed, factor=factor), limits.min_tokens)
+        if tools and uniform(prompt_seed, _CALL_SALT) < share_of(self._truth.tool_calls, class_name):
+            return _cut(_tool_call(prompt_seed, length, tools[0]), limits)
+        if limits.ignore_eos:
+            length = max(length, limits.max_tokens + 1)
+        words = _words(prompt_seed, length - 1, self._faults)
+        reasoning = round(len(words) * share_of(self._truth.reasoning, class_name))
+        return _cut(Answer((*words, _END_OF_TEXT), "stop", reasoning), limits)
 
 
 def _words(seed: int, number: int, faults: Faults) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ run from process start; the speculation family is absent when speculation is off
 from __future__ import annotations
 
 import math
-import os
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 
+_STARTED = time.time()  # imported as the process starts
 _LATENCY_BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 _TOKEN_BOUNDS = (1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 4096.0)
 FINISH_REASONS = ("stop", "length", "abort", "error")
@@ -110,7 +110,7 @@ class Exposition:
         return generate_latest(registry)
 
     def _families(self, counters: Counters, gauges: Gauges) -> Iterator[Metric]:
-        yield GaugeMetricFamily("process_start_time_seconds", "Start of the process.", value=_process_start())
+        yield GaugeMetricFamily("process_start_time_seconds", "Start of the process.", value=_STARTED)
         yield self._gauge("vllm:num_requests_running", gauges.running)
         yield self._gauge("vllm:num_requests_waiting", gauges.waiting)
         yield self._counter("vllm:prompt_tokens", counters.prompt)
@@ -168,11 +168,3 @@ class _Scrape:
 
     def collect(self) -> list[Metric]:
         return self._families
-
-
-def _process_start() -> float:
-    ticks = os.sysconf("SC_CLK_TCK")
-    with open("/proc/self/stat", encoding="utf-8") as stat, open("/proc/stat", encoding="utf-8") as host:
-        since_boot_s = int(stat.read().rpartition(")")[2].split()[19]) / ticks
-        booted = next(line for line in host if line.startswith("btime"))
-    return int(booted.split()[1]) + since_boot_s

@@ -17,8 +17,9 @@ from random import Random
 from typing import NamedTuple
 
 from specdyno.engine.simulated.answers import Answer
+from specdyno.engine.simulated.faults import Fault
 from specdyno.engine.simulated.metrics import Counters, Gauges
-from specdyno.engine.simulated.truth import Truth
+from specdyno.engine.simulated.settings import Settings
 
 # A process that was suspended or starved makes up this much of the lost time and no more.
 _LONGEST_CATCH_UP_S = 0.5
@@ -68,17 +69,15 @@ class Job:
 
 
 class Scheduler:
-    """Runs jobs until cancelled. `draft_tokens` 0 means plain decoding."""
+    """Runs jobs until cancelled."""
 
-    def __init__(
-        self, truth: Truth, counters: Counters, *, draft_tokens: int, boot_seed: int, time_scale: float, max_running: int
-    ) -> None:
+    def __init__(self, settings: Settings, counters: Counters) -> None:
         self.counters = counters
-        self._truth = truth
-        self._draft_tokens = draft_tokens
-        self._scale = time_scale * truth.boot_factor(boot_seed)
-        self._noise = Random(boot_seed + 1)  # noqa: S311 - a simulation, no secret
-        self._max_running = max_running
+        self._truth = settings.truth
+        self._draft_tokens = 0 if Fault.SPEC_INACTIVE in settings.faults else settings.draft_tokens
+        self._scale = settings.time_scale * settings.truth.boot_factor(settings.boot_seed)
+        self._noise = Random(settings.boot_seed + 1)  # noqa: S311 - a simulation, no secret
+        self._max_running: int = settings.flags["max_num_seqs"]
         self._waiting: deque[Job] = deque()
         self._running: list[Job] = []
         self._work = asyncio.Event()
@@ -129,9 +128,7 @@ class Scheduler:
 
     def _iteration_s(self, drafts: dict[Job, tuple[int, int]]) -> float:
         drafted = sum(proposed > 0 for proposed, _ in drafts.values())
-        step_s = self._truth.step_s(
-            len(drafts), drafted_share=drafted / len(drafts), draft_tokens=self._draft_tokens
-        )
+        step_s = self._truth.step_s(len(drafts), drafted_share=drafted / len(drafts), draft_tokens=self._draft_tokens)
         fresh_tokens = sum(job.prompt_tokens - job.cached_tokens for job in drafts if job.emitted == 0)
         jitter = math.exp(self._truth.noise * self._noise.gauss(0.0, 1.0))
         return (step_s * jitter + fresh_tokens * self._truth.prefill_ms_per_token / 1000.0) * self._scale

@@ -59,9 +59,7 @@ class Speculation:
     options: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return (
-            f"SpeculativeConfig(method={self.method!r}, model={self.model!r}, num_spec_tokens={self.draft_tokens})"
-        )
+        return f"SpeculativeConfig(method={self.method!r}, model={self.model!r}, num_spec_tokens={self.draft_tokens})"
 
     def as_json(self) -> dict[str, Any]:
         """Under the keys of `--speculative-config`."""
@@ -80,7 +78,7 @@ def parse_speculation(text: str) -> Speculation:
     except json.JSONDecodeError as error:
         raise ValueError(f"--speculative-config is no JSON: {error}") from None
     if not isinstance(keys, dict):
-        raise ValueError("--speculative-config must be a JSON object")
+        raise ValueError("--speculative-config must be a JSON object")  # noqa: TRY004 - bad input of a user
     keys = {name.replace("-", "_"): value for name, value in keys.items()}
     if unknown := sorted(keys.keys() - _KEYS):
         raise ValueError(f"SpeculativeConfig: unexpected keyword {', '.join(unknown)}")

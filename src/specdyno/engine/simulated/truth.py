@@ -134,7 +134,7 @@ class Truth:
 
     def under(self, method: str) -> Truth:
         """This truth with the differences stated for a method."""
-        return read_truth(json.dumps(self.methods[method]), base=self) if method in self.methods else self
+        return _replaced(self, self.methods[method]) if method in self.methods else self
 
 
 def share_of(shares: Mapping[str, float], class_name: str) -> float:
@@ -148,8 +148,15 @@ def read_truth(text: str, *, base: Truth | None = None) -> Truth:
     Raises:
         ValueError: unreadable, an unknown key, or a value that makes no sense.
     """
-    keys = _read_object(text)
-    base = base or Truth()
+    truth = _replaced(base or Truth(), _read_object(text))
+    for method, keys in truth.methods.items():
+        if "methods" in keys:
+            raise ValueError(f"truth: methods.{method} cannot hold methods")
+        truth.under(method)
+    return truth
+
+
+def _replaced(base: Truth, keys: Mapping[str, Any]) -> Truth:
     if unknown := sorted(keys.keys() - {part.name for part in fields(Truth)}):
         raise ValueError(f"truth: unknown key {', '.join(unknown)}")
     try:
@@ -168,7 +175,7 @@ def _read_object(text: str) -> dict[str, Any]:
     except (OSError, json.JSONDecodeError) as error:
         raise ValueError(f"truth: cannot be read: {error}") from None
     if not isinstance(keys, dict):
-        raise ValueError("truth: must be a JSON object")
+        raise ValueError("truth: must be a JSON object")  # noqa: TRY004 - bad input of a user, not of a caller
     return keys
 
 
@@ -200,7 +207,7 @@ def _problem(truth: Truth) -> str:
         (all(truth.acceptance.values()), "acceptance: a class has an empty list"),
         (all(0.0 <= share <= 1.0 for share in shares), "a share lies outside 0 to 1"),
         (truth.step_ms > 0, "step_ms must be above 0"),
-        (all(cost > 0 for length, cost in truth.step_cost.items()), "step_cost must be above 0"),
+        (all(cost > 0 for cost in truth.step_cost.values()), "step_cost must be above 0"),
         (all(length >= 0 for length in truth.step_cost), "step_cost: a draft length below 0"),
         (all(number >= 1 for number in truth.output_tokens.values()), "output_tokens must be at least 1"),
         (min(*spreads, truth.prefill_ms_per_token, truth.ready_delay_s) >= 0, "a spread, cost or delay is below 0"),

@@ -83,7 +83,8 @@ def seconds(value: float | None) -> str:
         return f"{plain(1000 * value)} ms"
     if abs(value) < 60:
         return f"{plain(value)} s"
-    rest, words = round(value), []
+    rest = round(value)
+    words: list[str] = []
     for unit, size in _STEPS:
         amount, rest = divmod(rest, int(size))
         if amount or words:

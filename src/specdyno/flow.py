@@ -1,0 +1,218 @@
+"""The steps of a study, in order: plan, preflight, engine, load, records, statistics, verdict, report.
+
+The only module that knows every stage. `run` measures up to the deciding look and always leaves a judged study;
+`judge` and `report` need nothing but the records.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from specdyno.engine import server
+from specdyno.errors import EngineError, RecordError
+from specdyno.load import runner
+from specdyno.load.watch import Silent, Watcher
+from specdyno.plan import parse
+from specdyno.plan.schema import Plan
+from specdyno.preflight import host
+from specdyno.records import provenance
+from specdyno.records.lock import lock_study
+from specdyno.records.schema import StudyHeader, StudyRecords
+from specdyno.records.store import Store
+from specdyno.report import files
+from specdyno.statistics.analysis import Analysis
+from specdyno.verdict.decide import judge as judge_records
+from specdyno.verdict.schema import Decision, Verdict
+from specdyno.workload import draw
+from specdyno.workload.sources import ClassPrompts, load_pools
+
+DATABASE = "study.sqlite"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A study with its verdict and the files that were written."""
+
+    study: Path
+    analysis: Analysis
+    verdict: Verdict
+    paths: dict[str, Path]
+
+
+def read_plan(path: Path) -> tuple[Plan, str]:
+    """The plan with local paths made absolute (relative to its own folder), and its text."""
+    plan, text = parse.read(path)
+    return _with_absolute_paths(plan, path.absolute().parent), text
+
+
+def run(
+    plan_path: Path, study: Path, *, resume: bool = False, budget_s: float | None = None, watcher: Watcher | None = None
+) -> Judged:
+    """Measure a plan into `study` and judge it. PlanError, EngineError and RecordError leave what was measured."""
+    watcher = watcher or Silent()
+    plan, text = read_plan(plan_path)
+    prompts = load_pools(plan, plan_path.absolute().parent)
+    for name, pool in prompts.items():
+        if pool.skipped:
+            watcher.note(f"class {name}: {len(pool.skipped)} rows cannot be used, first: line {pool.skipped[0][0]}, "
+                         f"{pool.skipped[0][1]}")  # fmt: skip
+    _enough_prompts(plan, prompts)
+    adapter = server.adapter(plan.engine, plan.target)
+    for arm in plan.arms():
+        adapter.flags(arm, 0, boot_seed=0)  # a method this engine does not know is refused before anything is booted
+    for remark in host.check(plan, study=study, argv0=adapter.command()[0]):
+        watcher.note(remark)
+    with _opened(study, plan, text, prompts, resume=resume) as store:
+        budget = budget_s if budget_s is not None else plan.budget.time
+        campaign = runner.Campaign(
+            plan=plan,
+            folder=study,
+            pools=prompts,
+            adapter=adapter,
+            store=store,
+            watcher=watcher,
+            settled=lambda: _settled(store),
+            deadline_ns=time.monotonic_ns() + int(budget * 1e9) if budget else None,
+            sizing=dict(store.header.sizing),
+        )
+        runner.end_stale_engines(store, watcher)
+        failure: EngineError | None = None
+        try:
+            with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+                loop.run(runner.walk(campaign))
+        except EngineError as error:
+            failure = error
+        judged = _judged(study, store.read_study())
+    if failure is not None:
+        raise failure
+    return judged
+
+
+def judge(study: Path) -> Judged:
+    """Records to verdict and files, no server needed."""
+    with Store.open(_database(study), write=False) as store:
+        records = store.read_study()
+    return _judged(study, records)
+
+
+def read_study(study: Path) -> tuple[StudyRecords, Analysis, Verdict]:
+    """The records of a study with their verdict, written nowhere."""
+    with Store.open(_database(study), write=False) as store:
+        records = store.read_study()
+    return records, *judge_records(records)
+
+
+def exit_code(verdict: Verdict) -> int:
+    """What `run` and `judge` end with: 0 promote, 20 hold, 10 reject."""
+    return {Decision.PROMOTE: 0, Decision.HOLD: 20, Decision.REJECT: 10}[verdict.outcome]
+
+
+# ---- opening ---------------------------------------------------------------------------------------------------
+
+
+def _database(study: Path) -> Path:
+    if not study.is_dir():
+        raise RecordError(f"{study}: there is no study here. Name the folder that `specdyno run --out` wrote.")
+    path = study / DATABASE
+    if not path.exists():
+        raise RecordError(f"{study}: the folder holds no {DATABASE}, so it is no study. Name one that `run` wrote.")
+    return path
+
+
+@contextmanager
+def _opened(study: Path, plan: Plan, text: str, prompts: dict[str, ClassPrompts], *, resume: bool) -> Iterator[Store]:
+    """The study's store under the study's lock: made new, or opened again for `--resume`."""
+    try:
+        study.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RecordError(f"{study}: cannot make the study's folder ({error}). Choose another --out.") from error
+    header = _header(plan, text, prompts)
+    path = study / DATABASE
+    with lock_study(study):
+        if not path.exists():
+            with Store.create(path, header) as store:
+                files.write_text(study / "plan.yaml", text)
+                yield store
+            return
+        if not resume:
+            raise RecordError(f"{study}: a study is there already. Go on with --resume, or name another --out.")
+        with Store.open(path, write=True) as store:
+            _same_study(store.header, header, study)
+            yield store
+
+
+def _header(plan: Plan, text: str, prompts: dict[str, ClassPrompts]) -> StudyHeader:
+    in_force = plan.model_dump(mode="json")
+    return StudyHeader(
+        plan=in_force,
+        plan_yaml=text,
+        plan_sha256=provenance.plan_sha256(in_force),
+        created_unix_ns=time.time_ns(),
+        provenance={
+            **provenance.collect(),
+            "prompts_sha256": {name: _pool_sha(pool) for name, pool in prompts.items()},
+        },
+    )
+
+
+def _pool_sha(pool: ClassPrompts) -> str:
+    return hashlib.sha256("\n".join(prompt.sha256 for prompt in pool.prompts).encode()).hexdigest()
+
+
+def _same_study(stored: StudyHeader, given: StudyHeader, study: Path) -> None:
+    """A study is gone on with by its own plan and prompts only: otherwise its blocks would not compare."""
+    if stored.plan_sha256 != given.plan_sha256:
+        changed = sorted(key for key in {*stored.plan, *given.plan} if stored.plan.get(key) != given.plan.get(key))
+        raise RecordError(
+            f"{study}: this study was made from another plan (it differs in: {', '.join(changed)}). "
+            f"Use its own plan ({study / 'plan.yaml'}), or measure the new plan into another --out."
+        )
+    before, now = (header.provenance.get("prompts_sha256") for header in (stored, given))
+    if before != now:
+        raise RecordError(
+            f"{study}: the prompts of a class have changed since this study began. "
+            "Put the old prompt files back, or measure into another --out."
+        )
+
+
+# ---- judging ---------------------------------------------------------------------------------------------------
+
+
+def _settled(store: Store) -> bool:
+    """Whether every open decision is taken at this look: further blocks could change nothing."""
+    _, verdict = judge_records(store.read_study())
+    return all(one.look is not None for objective in verdict.objectives for one in objective.candidates)
+
+
+def _judged(study: Path, records: StudyRecords) -> Judged:
+    analysis, verdict = judge_records(records)
+    return Judged(study, analysis, verdict, files.write(study, records, analysis, verdict))
+
+
+# ---- plan ------------------------------------------------------------------------------------------------------
+
+
+def _enough_prompts(plan: Plan, prompts: dict[str, ClassPrompts]) -> None:
+    """Loads that state their number of requests must find that many prompts; raises PlanError otherwise."""
+    stated = {load.name: load.requests for load in plan.loads if load.requests}
+    draw.draw(plan, prompts, 0, stated)
+
+
+def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
+    def absolute(value: str | None) -> str | None:
+        return str((base / value).resolve()) if value and (base / value).expanduser().exists() else value
+
+    return plan.model_copy(
+        update={
+            "target": plan.target.model_copy(update={"model": absolute(plan.target.model)}),
+            "candidates": tuple(part.model_copy(update={"draft": absolute(part.draft)}) for part in plan.candidates),
+        }
+    )

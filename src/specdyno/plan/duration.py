@@ -1,0 +1,125 @@
+"""How long a study will take, and the smallest gain it could show: arithmetic before anything is booted.
+
+Owns assumptions and names each of them; a measured value takes the place of its assumption.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from scipy.special import stdtrit
+
+from specdyno.plan.schema import EngineKind, Load, Plan, Role
+
+ASSUMED_BOOT_S: Mapping[EngineKind, float] = {
+    EngineKind.VLLM: 40.0,
+    EngineKind.LLAMACPP: 3.0,
+    EngineKind.SIMULATED: 1.0,
+}
+ASSUMED_WARM_UP_SHARE = 0.1
+ASSUMED_SPREAD = 0.02
+ALPHA = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """Expected run time. `assumptions` are short phrases for people, one for each value that was not measured."""
+
+    boot_s: float
+    warm_up_s: float
+    windows_s: float  # all windows of one boot
+    block_s: float
+    first_look_s: float
+    total_s: float  # up to the last look
+    arms: int
+    blocks: int
+    assumptions: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleGain:
+    """Half-widths of the interval of a speed-up, as ratios (1.03: gains of 3 % and more stand out).
+
+    `first` and `last` belong to the first and the last look; None where one block gives no interval.
+    """
+
+    first: float | None
+    last: float | None
+    first_blocks: int
+    last_blocks: int
+    level: float  # two-sided, per candidate and look
+    spread: float
+
+
+def estimate(
+    plan: Plan,
+    *,
+    boot_s: float | None = None,
+    warm_up_s: float | None = None,
+    window_s: Mapping[str, float] | None = None,
+) -> Estimate:
+    """Seconds per block and in all.
+
+    Args:
+        plan: the plan.
+        boot_s: measured seconds from start to ready and from stop to gone, mean over arms.
+        warm_up_s: measured seconds of the warm-up of one boot.
+        window_s: measured seconds by load, class windows included; loads that are absent count as planned.
+    """
+    measured = window_s or {}
+    windows_s = sum(measured.get(load.name, _planned_s(load)) for load in plan.loads)
+    assumed_warm_up_s = ASSUMED_WARM_UP_SHARE * max(load.window for load in plan.loads)
+    boot = ASSUMED_BOOT_S[plan.engine.kind] if boot_s is None else boot_s
+    warm_up = assumed_warm_up_s if warm_up_s is None else warm_up_s
+    arms, blocks = len(plan.arms()), plan.experiment.looks[-1]
+    block_s = arms * (boot + warm_up + windows_s)
+    assumptions = [f"a boot takes {boot:g} s"] if boot_s is None else []
+    if warm_up_s is None:
+        assumptions.append(f"a warm-up takes {warm_up:g} s")
+    if any(load.name not in measured for load in plan.loads):
+        assumptions.append("a window takes as long as the plan says")
+    return Estimate(
+        boot_s=boot,
+        warm_up_s=warm_up,
+        windows_s=windows_s,
+        block_s=block_s,
+        first_look_s=block_s * plan.experiment.looks[0],
+        total_s=block_s * blocks,
+        arms=arms,
+        blocks=blocks,
+        assumptions=tuple(assumptions),
+    )
+
+
+def smallest_visible_gain(plan: Plan, spread: float = ASSUMED_SPREAD) -> VisibleGain:
+    """Half-width of a speed-up's interval at the first and last look, as a ratio.
+
+    With n blocks: exp(t(1 - level / 2, n - 1) * spread / sqrt(n)), where level = 0.05 / (candidates * looks) is
+    two-sided (Bonferroni over both, which is a little wider than the levels that simulation gives), and `spread` is
+    the standard deviation over blocks of log(candidate / baseline), as in `Contrast.spread`. Assumes normal logs. To be
+    promoted, a gain must lie about this far above the objective's minimum gain.
+    """
+    candidates = sum(arm.role is Role.CANDIDATE for arm in plan.arms())
+    looks = plan.experiment.looks
+    level = ALPHA / (candidates * len(looks))
+    return VisibleGain(
+        first=_half_width(looks[0], level=level, spread=spread),
+        last=_half_width(looks[-1], level=level, spread=spread),
+        first_blocks=looks[0],
+        last_blocks=looks[-1],
+        level=level,
+        spread=spread,
+    )
+
+
+def _planned_s(load: Load) -> float:
+    # The windows of single classes share out the prompts of the mixed one: together they last about as long.
+    return load.window * (2.0 if load.class_windows else 1.0)
+
+
+def _half_width(blocks: int, *, level: float, spread: float) -> float | None:
+    if blocks < 2:
+        return None
+    return math.exp(float(stdtrit(blocks - 1, 1.0 - level / 2.0)) * spread / math.sqrt(blocks))

@@ -1,0 +1,191 @@
+"""Doubts about one window: clocks, requests, counters, and the identities that hold between them.
+
+Each check states what it saw and where. It raises nothing: what cannot be checked for want of data is not a doubt of
+its own, except where counters are missing altogether.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from specdyno.plan.schema import Arm, Plan, Role
+from specdyno.records.deltas import CounterDelta, difference
+from specdyno.records.schema import (
+    BootRecord,
+    Finding,
+    FindingCode,
+    Outcome,
+    Requests,
+    Severity,
+    WindowKind,
+    WindowRecord,
+)
+from specdyno.records.spans import full_occupancy
+
+CLIENT_LAG_DOUBT_NS, CLIENT_LAG_FORBIDS_NS = 100_000_000, 1_000_000_000
+"""Longest stand of the client's loop: beyond the first it is named, beyond the second its stamps are not believed."""
+HOST_BUSY_DOUBT = 0.10
+TOKEN_TOLERANCE = 0.005
+"""Share by which client and server may count tokens differently."""
+
+_DONE = tuple(code for code, outcome in enumerate(Outcome) if outcome.done)
+
+
+@dataclass(frozen=True)
+class AuditedWindow:
+    """One finished window of an audited boot, with the rows of its requests."""
+
+    boot: BootRecord
+    record: WindowRecord
+    requests: Requests
+    rows: np.ndarray
+
+    def column(self, name: str) -> np.ndarray:
+        values: np.ndarray = getattr(self.requests, name)[self.rows]
+        return values
+
+    @cached_property
+    def done(self) -> np.ndarray:
+        return np.isin(self.column("outcome_code"), _DONE)
+
+    @cached_property
+    def delta(self) -> CounterDelta | None:
+        before, after = self.record.before, self.record.after
+        return None if before is None or after is None else difference(before, after)
+
+    @property
+    def scored(self) -> bool:
+        return self.record.kind is WindowKind.MIXED
+
+    def finding(self, code: FindingCode, severity: Severity, detail: str) -> Finding:
+        return Finding(code, severity, f"block {self.boot.block + 1}", detail, self.boot.arm, self.record.load)
+
+
+def window_findings(window: AuditedWindow, arm: Arm, plan: Plan) -> Iterator[Finding]:
+    yield from _clock_findings(window)
+    yield from _request_findings(window, plan)
+    yield from _counter_findings(window, arm, plan)
+    yield from _step_identities(window)
+    lag = window.record.client_lag_max_ns
+    if lag is not None and lag > CLIENT_LAG_DOUBT_NS:
+        severity = Severity.FORBIDS if lag > CLIENT_LAG_FORBIDS_NS else Severity.DOUBT
+        yield window.finding(FindingCode.CLIENT_AT_CEILING, severity, f"the client's loop stood for {lag / 1e6:.0f} ms")
+    busy = window.record.host_busy
+    if busy is not None and busy > HOST_BUSY_DOUBT:
+        yield window.finding(FindingCode.HOST_BUSY, Severity.DOUBT, f"other processes took {busy:.0%} of the host")
+
+
+def _clock_findings(window: AuditedWindow) -> Iterator[Finding]:
+    sent, first, last, ended = (
+        window.column(name) for name in ("sent_ns", "first_text_ns", "last_text_ns", "ended_ns")
+    )
+    bad = (ended >= 0) & (ended < sent)
+    bad |= (first >= 0) & ((first < sent) | (last < first))
+    backwards = window.record.ended_ns is not None and window.record.ended_ns < window.record.started_ns
+    if bad.any() or backwards:
+        detail = f"{int(bad.sum())} requests end before they start" if bad.any() else "the window ends before it starts"
+        yield window.finding(FindingCode.CLOCK_WENT_BACK, Severity.FORBIDS, detail)
+
+
+def _request_findings(window: AuditedWindow, plan: Plan) -> Iterator[Finding]:
+    sent, tokens, done = len(window.rows), window.column("tokens"), window.done
+    if sent < window.record.planned:
+        detail = f"{sent} of {window.record.planned} planned requests were sent"
+        yield window.finding(FindingCode.WINDOW_SHORTENED, Severity.DOUBT, detail)
+    if not done.all():
+        yield window.finding(FindingCode.REQUESTS_FAILED, Severity.DOUBT, f"{int((~done).sum())} of {sent} failed")
+    unknown = int((done & ~np.isfinite(tokens)).sum())
+    if unknown:
+        detail = f"{unknown} of {int(done.sum())} answers came without a token count"
+        yield window.finding(FindingCode.USAGE_MISSING, Severity.DOUBT, detail)
+    with np.errstate(invalid="ignore"):
+        odd = done & ((tokens > _limits(window, plan)) | ((tokens <= 0) & (window.column("chunks") > 0)))
+    if odd.any():
+        detail = f"{int(odd.sum())} token counts contradict the text or the limit"
+        yield window.finding(FindingCode.USAGE_ODD, Severity.DOUBT, detail)
+    if (
+        window.scored
+        and full_occupancy(window.column("sent_ns"), window.column("ended_ns"), window.record.concurrency) is None
+    ):
+        detail = f"{window.record.concurrency} requests were never in flight together"
+        yield window.finding(FindingCode.NO_FULL_OCCUPANCY, Severity.DOUBT, detail)
+
+
+def _counter_findings(window: AuditedWindow, arm: Arm, plan: Plan) -> Iterator[Finding]:
+    delta = window.delta
+    if delta is None:
+        detail = "no counters: traffic of others would not be noticed"
+        yield window.finding(FindingCode.COUNTERS_UNREADABLE, Severity.NOTE, detail)
+        return
+    if delta.since_restart:
+        yield window.finding(FindingCode.COUNTERS_RESET, Severity.FORBIDS, "; ".join(delta.problems))
+        return
+    if delta.problems:
+        claimed = arm.role is Role.CANDIDATE and not np.isfinite(window.column("spec_steps")).any()
+        severity = Severity.FORBIDS if claimed else Severity.DOUBT
+        yield window.finding(FindingCode.COUNTERS_UNREADABLE, severity, "; ".join(delta.problems))
+    yield from _traffic_findings(window, delta, plan)
+    yield from _step_sum_findings(window, delta, arm)
+
+
+def _traffic_findings(window: AuditedWindow, delta: CounterDelta, plan: Plan) -> Iterator[Finding]:
+    """Client tokens against the server's: more on the server is somebody else's traffic.
+
+    Failed requests may have cost up to their limit each; a request may be counted one token differently.
+    """
+    tokens = window.column("tokens")
+    if delta.generation_tokens is None or not np.isfinite(tokens[window.done]).all():
+        return
+    ours = float(np.nansum(tokens))
+    lost = _limits(window, plan)[~np.isfinite(tokens)]
+    slack = TOKEN_TOLERANCE * ours + len(tokens) + float(np.sum(lost))
+    if delta.generation_tokens > ours + slack:
+        detail = f"the server generated {delta.generation_tokens:.0f} tokens, this client received {ours:.0f}"
+        yield window.finding(FindingCode.FOREIGN_TRAFFIC, Severity.FORBIDS, detail)
+    elif delta.generation_tokens < ours - TOKEN_TOLERANCE * ours - len(tokens):
+        detail = f"this client received {ours:.0f} tokens, the server counted {delta.generation_tokens:.0f}"
+        yield window.finding(FindingCode.IDENTITY_BROKEN, Severity.DOUBT, detail)
+
+
+def _step_sum_findings(window: AuditedWindow, delta: CounterDelta, arm: Arm) -> Iterator[Finding]:
+    """Generated - first tokens = decode steps + accepted, short by the trimmed tails only (K per request at most)."""
+    k = delta.draft_tokens_k or arm.draft_tokens or 0
+    if delta.drafts and delta.accepted_tokens is not None and k and delta.accepted_tokens > k * delta.drafts:
+        detail = f"{delta.accepted_tokens:.0f} accepted in {delta.drafts:.0f} steps of {k}"
+        yield window.finding(FindingCode.IDENTITY_BROKEN, Severity.DOUBT, detail)
+    if delta.generation_tokens is None or delta.first_tokens is None or delta.decode_steps is None:
+        return
+    emitted = delta.generation_tokens - delta.first_tokens
+    expected = delta.decode_steps + (delta.accepted_tokens or 0.0)
+    requests = len(window.rows)
+    slack = TOKEN_TOLERANCE * emitted + requests
+    if emitted > expected + slack or emitted < expected - slack - k * requests:
+        detail = f"{emitted:.0f} tokens after the first, {expected:.0f} from decode steps and accepted drafts"
+        yield window.finding(FindingCode.IDENTITY_BROKEN, Severity.DOUBT, detail)
+
+
+def _step_identities(window: AuditedWindow) -> Iterator[Finding]:
+    """Per request: accepted within drafted, positions adding up and never rising."""
+    steps, drafted, accepted = (window.column(name) for name in ("spec_steps", "spec_drafted", "spec_accepted"))
+    reached = window.column("spec_reached")
+    with np.errstate(invalid="ignore"):
+        bad = (accepted > drafted) | (accepted < 0) | (steps < 0)
+        if reached.shape[1]:
+            bad |= np.abs(np.sum(reached, axis=1) - accepted) > 0.5
+            bad |= reached[:, 0] > steps
+            bad |= (np.diff(reached, axis=1) > 0).any(axis=1)
+    if bad.any():
+        detail = f"{int(bad.sum())} answers report steps that do not add up"
+        yield window.finding(FindingCode.IDENTITY_BROKEN, Severity.DOUBT, detail)
+
+
+def _limits(window: AuditedWindow, plan: Plan) -> np.ndarray:
+    """Each request's limit of output tokens; infinite for a class that the plan does not name."""
+    limits = {part.name: float(part.max_tokens) for part in plan.workload.classes}
+    by_code = np.array([*(limits.get(name, np.inf) for name in window.requests.class_names), np.inf])
+    known: np.ndarray = by_code[np.clip(window.column("class_code"), -1, len(by_code) - 1)]
+    return known

@@ -1,0 +1,216 @@
+"""Records to analysis, whole: the one entry to the statistics. Pure, deterministic, and it decides nothing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from pydantic import ValidationError
+
+from specdyno.errors import RecordError
+from specdyno.plan.schema import A_A, BASELINE, Arm, Plan, Role
+from specdyno.records.audit import Audit, audit_records, last_complete_attempts
+from specdyno.records.schema import BootRecord, Finding, StudyRecords, WindowKind
+from specdyno.statistics.acceptance import measure_curve
+from specdyno.statistics.analysis import Analysis, ArmSummary, BlockedCounts, Contrast, Curve, Level
+from specdyno.statistics.blocks import Blocks, block_findings, sort_blocks
+from specdyno.statistics.contrasts import LEVEL, a_a_finding, contrast, log_ratios
+from specdyno.statistics.intervals import Estimate, Undefined, clopper_pearson, exponentiated, t_interval
+from specdyno.statistics.measures import CLASS_CUT, CLASS_WINDOW, MEASURES, Measure
+from specdyno.statistics.summaries import summarise
+from specdyno.statistics.windows import WindowView, view_windows
+
+Cell = tuple[str, str, str | None]  # arm, load, class name or None
+
+
+def plan_of(records: StudyRecords) -> Plan:
+    """The plan as the header keeps it; a RecordError where it is none."""
+    try:
+        return Plan.model_validate(records.header.plan)
+    except ValidationError as error:
+        raise RecordError(f"the study's header holds no valid plan: {error}") from error
+
+
+def analyse(records: StudyRecords) -> Analysis:
+    """All estimates of a study: curves, levels, contrasts, summaries and findings."""
+    # A value that is not finite is caught where it would be used; on the way there it is nobody's error.
+    with np.errstate(all="ignore"):
+        return _analyse(records, plan_of(records))
+
+
+def _analyse(records: StudyRecords, plan: Plan) -> Analysis:
+    study = _Study(records, plan, sort_blocks(records, plan))
+    audit = audit_records(records, plan)
+    levels = study.levels()
+    contrasts = study.contrasts(levels)
+    return Analysis(
+        blocks=study.blocks.states,
+        arms=tuple(arm.name for arm in plan.arms()),
+        loads=tuple(load.name for load in plan.loads),
+        classes=study.classes,
+        curves=study.curves(),
+        levels=levels,
+        contrasts=contrasts,
+        summaries=study.summaries(),
+        findings=_all_findings(records, audit, study.blocks, a_a=_a_a_findings(plan, contrasts)),
+        settings_differences=audit.settings_differences,
+        outcome_counts=study.outcome_counts(),
+    )
+
+
+def _all_findings(
+    records: StudyRecords, audit: Audit, blocks: Blocks, *, a_a: Sequence[Finding]
+) -> tuple[Finding, ...]:
+    return tuple(dict.fromkeys((*records.findings, *audit.findings, *block_findings(blocks), *a_a)))
+
+
+def _a_a_findings(plan: Plan, contrasts: Sequence[Contrast]) -> list[Finding]:
+    found = []
+    for load, measure in dict.fromkeys((objective.load, objective.measure.value) for objective in plan.objectives):
+        same = [c for c in contrasts if c.load == load and c.measure == measure and c.class_name is None]
+        others = [c for c in same if c.candidate != A_A]
+        found += [a_a_finding(c, others) for c in same if c.candidate == A_A]
+    return [finding for finding in found if finding is not None]
+
+
+@dataclass(frozen=True)
+class _Study:
+    """A study's scored windows by cell."""
+
+    records: StudyRecords
+    plan: Plan
+    blocks: Blocks
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        return tuple(part.name for part in self.plan.workload.classes)
+
+    @cached_property
+    def boots(self) -> tuple[BootRecord, ...]:
+        """Boots of scored blocks; where no block is complete, every complete boot, so that something is shown."""
+        if self.blocks.scored:
+            return tuple(boot for boots in self.blocks.scored.values() for boot in boots.values())
+        return tuple(last_complete_attempts(self.records.boots).values())
+
+    @cached_property
+    def views(self) -> dict[tuple[str, str, WindowKind, str | None], dict[int, WindowView]]:
+        """(arm, load, kind, class) -> block -> window; a repeated window of a boot counts once, the last."""
+        table: dict[tuple[str, str, WindowKind, str | None], dict[int, WindowView]] = {}
+        for view in view_windows(self.records, self.boots):
+            record = view.record
+            table.setdefault((view.boot.arm, record.load, record.kind, record.class_name), {})[view.boot.block] = view
+        return table
+
+    def mixed(self, arm: str, load: str) -> dict[int, WindowView]:
+        return self.views.get((arm, load, WindowKind.MIXED, None), {})
+
+    def cells(self, arms: Sequence[Arm]) -> list[Cell]:
+        names: tuple[str | None, ...] = (None, *self.classes)
+        return [(arm.name, load.name, name) for arm in arms for load in self.plan.loads for name in names]
+
+    def curves(self) -> tuple[Curve, ...]:
+        candidates = [arm for arm in self.plan.arms() if arm.role is Role.CANDIDATE]
+        asked = {arm.name: arm.draft_tokens for arm in candidates}
+        return tuple(
+            measure_curve(
+                list(self.mixed(arm, load).values()),
+                (arm, load, name),
+                k=self._k_in_force(arm) or asked[arm],
+                seed=self.plan.seed,
+            )
+            for arm, load, name in self.cells(candidates)
+            if self.mixed(arm, load)
+        )
+
+    def _k_in_force(self, arm: str) -> int | None:
+        reported = [boot.identity.draft_tokens for boot in self.boots if boot.arm == arm and boot.identity is not None]
+        return max((k for k in reported if k is not None), default=None)
+
+    def levels(self) -> tuple[Level, ...]:
+        levels = []
+        for arm, load, name in self.cells(self.plan.arms()):
+            mixed = self.mixed(arm, load)
+            alone = self.views.get((arm, load, WindowKind.CLASS, name), {}) if name is not None else {}
+            for measure in MEASURES.values():
+                values = _values(measure, name, mixed=mixed, alone=alone)
+                if values:
+                    levels.append(self._level((arm, load, name), measure, values))
+        return tuple(levels)
+
+    def _level(self, cell: Cell, measure: Measure, values: dict[int, float | None]) -> Level:
+        arm, load, name = cell
+        known = tuple((block, v) for block, v in sorted(values.items()) if v is not None and math.isfinite(v))
+        views = self.mixed(arm, load).values()
+        requests = sum(int((view if name is None else view.of_class(name)).done.sum()) for view in views)
+        if requests < measure.smallest_count:
+            reason = f"{requests} completed requests; {measure.smallest_count} are needed"
+            return Level(arm, load, name, measure.name, Undefined(reason, requests), ())
+        if measure.name == "failed_share":
+            cut = [view if name is None else view.of_class(name) for view in views]
+            value = clopper_pearson(sum(int((~view.done).sum()) for view in cut), sum(len(v.rows) for v in cut), LEVEL)
+        else:
+            value = _level_interval([v for _, v in known])
+        return Level(arm, load, name, measure.name, value, known)
+
+    def contrasts(self, levels: Sequence[Level]) -> tuple[Contrast, ...]:
+        if not self.blocks.scored:
+            return ()
+        tables = {(level.arm, level.load, level.class_name, level.measure): dict(level.by_block) for level in levels}
+        found = []
+        for (arm, load, name, key), values in tables.items():
+            baseline = tables.get((BASELINE, load, name, key))
+            if arm == BASELINE or baseline is None or key == "failed_share":
+                continue
+            measure = MEASURES[key]
+            ys = log_ratios(values, baseline, sign=measure.sign)
+            decides = name is None and arm != A_A and self._decides(load, key)
+            found.append(contrast(ys, measure=measure, cell=(arm, load, name), decides=decides))
+        return tuple(found)
+
+    def _decides(self, load: str, measure: str) -> bool:
+        objectives = [objective for objective in self.plan.objectives if objective.load == load]
+        guards = self.plan.guards
+        gated = {objective.measure.value for objective in objectives}
+        if guards.output_length is not None:
+            gated.add("output_tokens_per_job")
+        if guards.tpot is not None and gated & {"jobs_per_s", "output_tokens_per_s"}:
+            gated.add("tpot")
+        return bool(objectives) and measure in gated
+
+    def summaries(self) -> tuple[ArmSummary, ...]:
+        return tuple(
+            summarise(list(self.mixed(arm, load).values()), arm=arm, load=load, class_name=name)
+            for arm, load, name in self.cells(self.plan.arms())
+            if self.mixed(arm, load)
+        )
+
+    def outcome_counts(self) -> tuple[BlockedCounts, ...]:
+        return tuple(
+            BlockedCounts(arm.name, load.name, block, requests=len(view.rows), failed=int((~view.done).sum()))
+            for arm in self.plan.arms()
+            for load in self.plan.loads
+            for block, view in sorted(self.mixed(arm.name, load.name).items())
+        )
+
+
+def _values(
+    measure: Measure, name: str | None, *, mixed: dict[int, WindowView], alone: dict[int, WindowView]
+) -> dict[int, float | None]:
+    """A measure by block: of the mixed window, of one class's cut of it, or of that class's own window."""
+    if name is None:
+        return {block: measure.of(view) for block, view in mixed.items()}
+    if measure.name in CLASS_CUT:
+        return {block: CLASS_CUT[measure.name](view.of_class(name)) for block, view in mixed.items()}
+    return {block: measure.of(view) for block, view in alone.items()} if measure.name in CLASS_WINDOW else {}
+
+
+def _level_interval(values: Sequence[float]) -> Estimate:
+    """Over the boots of scored blocks, on logs where all are positive (they are times and rates)."""
+    if not values:
+        return Undefined("not measured")
+    if min(values) > 0:
+        return exponentiated(t_interval([math.log(v) for v in values], LEVEL, method="t over blocks, on logs"))
+    return t_interval(values, LEVEL)

@@ -1,0 +1,72 @@
+import math
+
+import pytest
+
+from specdyno.plan.schema import A_A
+from specdyno.records.schema import FindingCode
+from specdyno.statistics.analyse import analyse
+from specdyno.statistics.contrasts import a_a_finding, contrast, log_ratios, ratio_interval
+from specdyno.statistics.intervals import Undefined
+from specdyno.statistics.measures import MEASURES
+from tests.simulation.generator import DEFAULT_PLAN, make_study
+
+
+def test_a_faster_candidate_is_positive_whatever_the_direction():
+    assert log_ratios({0: 2.0}, {0: 1.0}, sign=1) == ((0, math.log(2)),)
+    assert log_ratios({0: 0.5}, {0: 1.0}, sign=-1) == ((0, math.log(2)),)
+
+
+@pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])
+def test_a_value_without_a_logarithm_leaves_its_block_out(bad):
+    assert log_ratios({0: bad, 1: 1.0}, {0: 1.0, 1: 1.0}, sign=1) == ((1, 0.0),)
+
+
+def test_the_ratio_is_the_geometric_mean_of_the_blocks():
+    interval = ratio_interval([math.log(1.1), math.log(1.2), math.log(1.3), math.log(1.4)], 0.95)
+    assert interval.estimate == pytest.approx((1.1 * 1.2 * 1.3 * 1.4) ** 0.25)
+    assert interval.low < interval.estimate < interval.high
+
+
+def test_one_block_has_a_value_and_no_interval():
+    one = contrast(((0, 0.1),), measure=MEASURES["jobs_per_s"], cell=("c", "l", None), decides=True)
+    assert one.by_block == ((0, 0.1),)
+    assert isinstance(one.ratio, Undefined)
+
+
+def test_only_gated_measures_of_the_mixed_traffic_decide():
+    deciding = {
+        (c.load, c.measure) for c in analyse(make_study(blocks=2)).contrasts if not c.exploratory and c.class_name is None
+    }
+    assert deciding == {
+        ("interactive", "time_per_job"),
+        ("interactive", "output_tokens_per_job"),
+        ("pool", "jobs_per_s"),
+        ("pool", "output_tokens_per_job"),
+        ("pool", "tpot"),
+    }
+    assert all(c.exploratory for c in analyse(make_study(blocks=2)).contrasts if c.class_name is not None)
+
+
+def test_class_windows_alone_speak_of_class_throughput():
+    analysis = analyse(make_study(blocks=2))
+    loads = {c.load for c in analysis.contrasts if c.class_name == "code" and c.measure == "jobs_per_s"}
+    assert loads == {"pool"}
+
+
+def test_a_baseline_that_differs_from_itself_forbids():
+    plan = {**DEFAULT_PLAN, "experiment": {"a_a": True}}
+    equal = analyse(make_study(plan, blocks=6, seed=2))
+    assert FindingCode.A_A_BEYOND_SPREAD not in {f.code for f in equal.findings}
+    other = analyse(make_study(plan, blocks=6, seed=2, speedups={A_A: 1.1}))
+    assert FindingCode.A_A_BEYOND_SPREAD in {f.code for f in other.findings}
+
+
+def test_the_limit_of_the_a_a_check_by_hand():
+    def made(ys, name):
+        return contrast(tuple(enumerate(ys)), measure=MEASURES["jobs_per_s"], cell=(name, "pool", None), decides=True)
+
+    others = [made([0.01, -0.01, 0.01, -0.01], "c")]  # s = 0.011547, 3 degrees: t(0.995) = 5.840909
+    limit = 5.840909 * 0.011547 / 2
+    assert a_a_finding(made([limit * 0.99] * 4, A_A), others) is None
+    assert a_a_finding(made([limit * 1.01] * 4, A_A), others) is not None
+    assert a_a_finding(made([0.5], A_A), []) is None
