@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Annotated, ParamSpec, TypeVar
 
 import typer
 from rich.console import Console
@@ -22,6 +22,10 @@ from specdyno import __version__
 from specdyno.errors import EngineError, PlanError, SpecdynoError
 from specdyno.plan.schema import EngineKind, Method
 from specdyno.report.untrusted import sanitise
+
+if TYPE_CHECKING:  # heavy imports wait until a verb needs them
+    from specdyno import flow
+    from specdyno.verdict.schema import Verdict
 
 app = typer.Typer(
     help="A dynamometer for speculative decoding: boots your engine without and with speculation, drives it with "
@@ -117,11 +121,11 @@ def init(
 ) -> None:
     """Write a commented plan to start from."""
     from specdyno.plan import template  # noqa: PLC0415 (keeps --help fast)
-    from specdyno.report.files import write_text  # noqa: PLC0415 (as above)
+    from specdyno.report import atomic  # noqa: PLC0415 (as above)
 
     if path.exists() and not force:
         raise PlanError(f'"{path}" exists: name another file, or overwrite it with --force')
-    write_text(path, template.render(engine, target, methods=method or [Method.NGRAM], draft=draft))
+    atomic.write(path, template.render(engine, target, methods=method or [Method.NGRAM], draft=draft))
     out.print(f"wrote {escape(str(path))}; next: specdyno check {escape(str(path))}", soft_wrap=True)
 
 
@@ -129,9 +133,9 @@ def init(
 def check(plan: PlanFile) -> None:
     """Show the arms, the schedule, the time it takes, the smallest gain it can see, and every value in force."""
     from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
-    from specdyno.report import text  # noqa: PLC0415 (as above)
+    from specdyno import screens  # noqa: PLC0415 (as above)
 
-    out.print(text.checked(flow.check(plan)))
+    out.print(screens.checked(flow.check(plan)))
 
 
 @_verb
@@ -164,7 +168,7 @@ def report(study: StudyFolder) -> None:
     """Write the report again: one HTML page, Markdown and JSON."""
     from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
 
-    for path in flow.judge(study).paths.values():
+    for path in flow.judge(study).paths:
         out.print(escape(str(path)), soft_wrap=True)
 
 
@@ -197,10 +201,12 @@ def measure(
     temperature: Annotated[float, typer.Option(min=0, max=2, help="Sampling temperature.")] = 0.0,
     api_key_env: Annotated[str | None, typer.Option(help="Variable that holds the server's API key.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which prompts are drawn, and their order.")] = 1,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Keep the records in this folder.")] = None,
 ) -> None:
     """Measure one running server: acceptance by position and class, latency. This is no verdict."""
     from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
-    from specdyno.report import text  # noqa: PLC0415 (as above)
+    from specdyno import screens  # noqa: PLC0415 (as above)
+    from specdyno.display import Progress  # noqa: PLC0415 (as above)
 
     asked = flow.Probe(
         base_url=base_url,
@@ -213,11 +219,9 @@ def measure(
         api_key_env=api_key_env,
         seed=seed,
     )
-    from specdyno.display import Progress  # noqa: PLC0415 (as above)
-
     with Progress(out) as progress:
-        measured = flow.measure(asked, watcher=progress)
-    out.print(text.measured(measured))
+        records, analysis = flow.measure(asked, out=out_dir, watcher=progress)
+    out.print(screens.measured(records, analysis))
 
 
 @_verb
@@ -227,12 +231,12 @@ def read(
 ) -> None:
     """Read acceptance out of what an engine printed: logs, /metrics, per-request objects, bench results."""
     from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
-    from specdyno.report import text  # noqa: PLC0415 (as above)
+    from specdyno import screens  # noqa: PLC0415 (as above)
 
-    out.print(text.reading(flow.read(path, after)))
+    out.print(screens.reading(flow.read(path, after)))
 
 
-def _measure_and_show(plan: Path, study: Path, *, resume: bool, budget_s: float | None):  # type: ignore[no-untyped-def]  # noqa: ANN202
+def _measure_and_show(plan: Path, study: Path, *, resume: bool, budget_s: float | None) -> Verdict:
     from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
     from specdyno.display import Progress  # noqa: PLC0415 (as above)
 
@@ -250,11 +254,10 @@ def _measure_and_show(plan: Path, study: Path, *, resume: bool, budget_s: float 
     return judged.verdict
 
 
-def _show(judged) -> None:  # type: ignore[no-untyped-def]  # noqa: ANN001
+def _show(judged: flow.Judged) -> None:
     from specdyno.report import text  # noqa: PLC0415 (keeps --help fast)
 
-    text.show(out, judged.view)
-    out.print(f"report: {escape(str(judged.paths['report.html']))}", soft_wrap=True)
+    out.print(text.render(judged.view, page=str(judged.page)))
 
 
 def _seconds(budget: str | None) -> float | None:

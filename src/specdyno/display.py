@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from typing import Self
 
 from rich.console import Console
 from rich.live import Live
@@ -25,7 +26,6 @@ class Progress:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._live = Live(console=console, get_renderable=self._panel, refresh_per_second=4, transient=True)
         self._began = time.monotonic()
         self._block, self._blocks, self._order = 0, 0, ()
         self._arm, self._phase, self._class = "", "", ""
@@ -33,8 +33,9 @@ class Progress:
         self._recent: deque[tuple[float, int]] = deque()
         self._left: float | None = None
         self._left_at = self._began
+        self._live = Live(console=console, get_renderable=self._panel, refresh_per_second=4, transient=True)
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> Self:
         if self._console.is_terminal:
             self._live.start()
         return self
@@ -52,16 +53,16 @@ class Progress:
         self._rows = self._planned = 0
         self._recent.clear()
         again = " (second try)" if attempt else ""
-        self._plain(f"  {arm}: starting{again}")
+        self._plain(f"· {arm}: starting{again}")
 
     def ready(self, arm: str, seconds: float) -> None:
-        self._plain(f"  {arm}: ready after {seconds:.1f} s")
+        self._plain(f"· {arm}: ready after {seconds:.1f} s")
 
     def window(self, load: str, kind: WindowKind, class_name: str | None, planned: int) -> None:
         words = {WindowKind.WARM_UP: "warming up", WindowKind.MIXED: "measuring", WindowKind.CLASS: "measuring"}
         self._phase = f"{words[kind]} {load}" + (f", {class_name} alone" if class_name else "")
         self._rows, self._planned = 0, planned
-        self._plain(f"  {self._arm}: {self._phase}, {planned} requests{self._left_words()}")
+        self._plain(f"· {self._arm}: {self._phase}, {planned} requests{self._left_words()}")
 
     def row(self, row: RequestRecord) -> None:
         self._rows += 1
@@ -73,7 +74,7 @@ class Progress:
 
     def boot_ended(self, arm: str, failure: str) -> None:
         if failure:
-            self._line(f"  {arm}: failed: {failure}", style="yellow")
+            self._line(f"· {arm}: failed: {failure}", style="yellow")
 
     def time_left(self, seconds: float | None, blocks_to_look: int) -> None:
         del blocks_to_look

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,19 +16,29 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import uvloop
+import yaml
 
 from specdyno.engine import server
-from specdyno.errors import EngineError, RecordError
+from specdyno.engine.base import Adapter
+from specdyno.engine.reading import detect
+from specdyno.engine.reading.schema import Reading
+from specdyno.errors import EngineError, PlanError, RecordError
 from specdyno.load import runner
+from specdyno.load.boot import Rig
+from specdyno.load.probe import Probe
+from specdyno.load.probe import measure as measure_running
 from specdyno.load.watch import Silent, Watcher
-from specdyno.plan import parse
+from specdyno.plan import duration, parse
+from specdyno.plan.schedule import Block, schedule
 from specdyno.plan.schema import Plan
 from specdyno.preflight import host
 from specdyno.records import provenance
 from specdyno.records.lock import lock_study
 from specdyno.records.schema import StudyHeader, StudyRecords
 from specdyno.records.store import Store
-from specdyno.report import files
+from specdyno.report import atomic, files, view
+from specdyno.report.export import export as write_tables
+from specdyno.statistics.analyse import analyse
 from specdyno.statistics.analysis import Analysis
 from specdyno.verdict.decide import judge as judge_records
 from specdyno.verdict.schema import Decision, Verdict
@@ -44,7 +55,9 @@ class Judged:
     study: Path
     analysis: Analysis
     verdict: Verdict
-    paths: dict[str, Path]
+    view: view.View
+    page: Path
+    paths: tuple[Path, ...]
 
 
 def read_plan(path: Path) -> tuple[Plan, str]:
@@ -66,19 +79,14 @@ def run(
                          f"{pool.skipped[0][1]}")  # fmt: skip
     _enough_prompts(plan, prompts)
     adapter = server.adapter(plan.engine, plan.target)
-    for arm in plan.arms():
-        adapter.flags(arm, 0, boot_seed=0)  # a method this engine does not know is refused before anything is booted
-    for remark in host.check(plan, study=study, argv0=adapter.command()[0]):
+    for remark in _able_to_start(plan, study, adapter):
         watcher.note(remark)
     with _opened(study, plan, text, prompts, resume=resume) as store:
         budget = budget_s if budget_s is not None else plan.budget.time
         campaign = runner.Campaign(
-            plan=plan,
+            rig=Rig(plan, adapter, store, watcher),
             folder=study,
             pools=prompts,
-            adapter=adapter,
-            store=store,
-            watcher=watcher,
             settled=lambda: _settled(store),
             deadline_ns=time.monotonic_ns() + int(budget * 1e9) if budget else None,
             sizing=dict(store.header.sizing),
@@ -110,6 +118,75 @@ def read_study(study: Path) -> tuple[StudyRecords, Analysis, Verdict]:
     return records, *judge_records(records)
 
 
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What `check` shows: nothing was booted."""
+
+    plan: Plan
+    blocks: tuple[Block, ...]
+    estimate: duration.Estimate
+    gain: duration.VisibleGain
+    prompts: dict[str, ClassPrompts]
+    needed: dict[str, int]  # prompts of each class that one boot takes at the planned sizes
+    remarks: tuple[str, ...]
+
+
+def check(plan_path: Path) -> Checked:
+    """Everything that can be known before the first boot; raises what `run` would raise before it."""
+    plan, _ = read_plan(plan_path)
+    prompts = load_pools(plan, plan_path.absolute().parent)
+    _enough_prompts(plan, prompts)
+    remarks = _able_to_start(plan, plan_path.absolute().parent, server.adapter(plan.engine, plan.target))
+    stated = {load.name: load.requests for load in plan.loads if load.requests}
+    return Checked(
+        plan=plan,
+        blocks=schedule(plan),
+        estimate=duration.estimate(plan),
+        gain=duration.smallest_visible_gain(plan),
+        prompts=prompts,
+        needed=draw.needs(plan, stated),
+        remarks=tuple(remarks),
+    )
+
+
+def export(study: Path, out_dir: Path, formats: list[str]) -> list[Path]:
+    """The records and estimates of a study as files for other programs."""
+    records, analysis, verdict = read_study(study)
+    return write_tables(records, analysis, verdict, out_dir=out_dir, formats=formats)
+
+
+def measure(probe: Probe, *, out: Path | None = None, watcher: Watcher | None = None) -> tuple[StudyRecords, Analysis]:
+    """Measure one running server; its records stay in `out` where that is named."""
+    with tempfile.TemporaryDirectory(prefix="specdyno-") as scratch:
+        folder = out or Path(scratch)
+        if out is not None:
+            _make_folder(out)
+        path = folder / DATABASE
+
+        def opened(plan: Plan) -> Store:
+            text = yaml.safe_dump(plan.model_dump(mode="json"), sort_keys=False)
+            return Store.create(path, _header(plan, text, {}))
+
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
+            loop.run(measure_running(probe, opened=opened, watcher=watcher or Silent()))
+        with Store.open(path, write=False) as store:
+            records = store.read_study()
+    return records, analyse(records)
+
+
+def read(path: Path, after: Path | None = None) -> Reading:
+    """Acceptance out of a file that an engine or a benchmark printed; two files are two scrapes of /metrics."""
+    before = _text_of(path)
+    return detect.read(before) if after is None else detect.read_pair(before, _text_of(after))
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise PlanError(f"{path}: cannot be read ({error.strerror or error})") from error
+
+
 def exit_code(verdict: Verdict) -> int:
     """What `run` and `judge` end with: 0 promote, 20 hold, 10 reject."""
     return {Decision.PROMOTE: 0, Decision.HOLD: 20, Decision.REJECT: 10}[verdict.outcome]
@@ -127,19 +204,23 @@ def _database(study: Path) -> Path:
     return path
 
 
-@contextmanager
-def _opened(study: Path, plan: Plan, text: str, prompts: dict[str, ClassPrompts], *, resume: bool) -> Iterator[Store]:
-    """The study's store under the study's lock: made new, or opened again for `--resume`."""
+def _make_folder(study: Path) -> None:
     try:
         study.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise RecordError(f"{study}: cannot make the study's folder ({error}). Choose another --out.") from error
+
+
+@contextmanager
+def _opened(study: Path, plan: Plan, text: str, prompts: dict[str, ClassPrompts], *, resume: bool) -> Iterator[Store]:
+    """The study's store under the study's lock: made new, or opened again for `--resume`."""
+    _make_folder(study)
     header = _header(plan, text, prompts)
     path = study / DATABASE
     with lock_study(study):
         if not path.exists():
             with Store.create(path, header) as store:
-                files.write_text(study / "plan.yaml", text)
+                atomic.write(study / "plan.yaml", text)
                 yield store
             return
         if not resume:
@@ -194,16 +275,27 @@ def _settled(store: Store) -> bool:
 
 def _judged(study: Path, records: StudyRecords) -> Judged:
     analysis, verdict = judge_records(records)
-    return Judged(study, analysis, verdict, files.write(study, records, analysis, verdict))
-
-
-# ---- plan ------------------------------------------------------------------------------------------------------
+    return Judged(
+        study=study,
+        analysis=analysis,
+        verdict=verdict,
+        view=view.build(records, analysis, verdict),
+        page=study / files.PAGE,
+        paths=files.write(study, records, analysis, verdict),
+    )
 
 
 def _enough_prompts(plan: Plan, prompts: dict[str, ClassPrompts]) -> None:
     """Loads that state their number of requests must find that many prompts; raises PlanError otherwise."""
     stated = {load.name: load.requests for load in plan.loads if load.requests}
     draw.draw(plan, prompts, 0, stated)
+
+
+def _able_to_start(plan: Plan, study: Path, adapter: Adapter) -> list[str]:
+    """Refuse what cannot be booted here, before anything is; returns remarks."""
+    for arm in plan.arms():
+        adapter.flags(arm, 0, boot_seed=0)  # a method that this engine does not have
+    return host.check(plan, study=study, argv0=adapter.command()[0])
 
 
 def _with_absolute_paths(plan: Plan, base: Path) -> Plan:

@@ -79,7 +79,7 @@ def _made(name: str, make: Callable[[Path], None]) -> Path:
 def _convert(gguf: Path, folder: Path) -> None:
     command = [sys.executable, "-m", "specdyno.demo.convert", str(gguf), str(folder)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)  # noqa: S603
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise EngineError(
             "the demo's model could not be turned into a Hugging Face folder",

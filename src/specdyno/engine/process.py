@@ -185,7 +185,7 @@ def tail(log_path: Path) -> str:
 
 async def _wait_for_port(port: int) -> None:
     deadline = time.monotonic() + STOP_GRACE_S
-    while not port_is_free(port) and time.monotonic() < deadline:
+    while not port_is_free(port) and time.monotonic() < deadline:  # noqa: ASYNC110 (the kernel sends no event)
         await asyncio.sleep(0.05)
 
 

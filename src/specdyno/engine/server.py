@@ -50,14 +50,14 @@ class Server:
     process: process.EngineProcess | None = None
 
     async def identity(self) -> Identity:
-        answers = {path: await self._ask(path) for path in self.adapter.questions}
+        answers = {path: await self.ask(path) for path in self.adapter.questions}
         log = self.process.log_text() if self.process else ""
         return self.adapter.identity(Answers(answers, log))
 
     async def counters(self) -> tuple[CounterSample, str]:
         """The counters now, read and raw. An engine that does not answer gives a sample with a problem, no error."""
         source = f"{self.adapter.name} {self.adapter.metrics_path}"
-        text = await self._ask(self.adapter.metrics_path)
+        text = await self.ask(self.adapter.metrics_path)
         stamp_ns = time.monotonic_ns()
         if not isinstance(text, str):
             problem = f"{self.adapter.metrics_path} gave no text"
@@ -66,7 +66,7 @@ class Server:
 
     async def served_model(self, fallback: str) -> str:
         """The name under which requests must ask for the model."""
-        models = await self._ask("/v1/models")
+        models = await self.ask("/v1/models")
         listed = models.get("data") if isinstance(models, dict) else None
         return str(listed[0]["id"]) if listed and "id" in listed[0] else fallback
 
@@ -74,7 +74,8 @@ class Server:
         if self.process is not None:
             await self.process.stop()
 
-    async def _ask(self, path: str) -> Any:
+    async def ask(self, path: str) -> Any:
+        """The JSON value or text behind a path; None where the engine refuses or does not answer."""
         try:
             async with self.session.get(self.base_url + path, timeout=_QUESTION_TIMEOUT) as response:
                 body = await response.read()
@@ -95,6 +96,33 @@ async def begin(made: Adapter, arm: Arm, *, log_path: Path, session: aiohttp.Cli
     launch = made.launch(arm, port, boot_seed=boot_seed)
     started = await process.start(launch, log_path)
     return Server(launch.base_url, made, session, started)
+
+
+async def attach(base_url: str, engine: Engine, session: aiohttp.ClientSession) -> Server:
+    """A server that somebody else runs; which product it is, is asked of it. EngineError where nothing answers."""
+    server = Server(base_url, VllmAdapter(engine, Target(model="served")), session)
+    try:
+        async with session.get(base_url + "/v1/models", timeout=_QUESTION_TIMEOUT) as response:
+            status = response.status
+    except (aiohttp.ClientError, TimeoutError, ValueError) as error:
+        raise EngineError(
+            f"no server answers at {base_url} ({error or type(error).__name__})",
+            remedy="Check --base-url: scheme, host and port, without /v1",
+        ) from error
+    if status in (401, 403):
+        raise EngineError(
+            f"{base_url} refuses: it wants an API key (status {status})",
+            remedy="Name the variable that holds it: --api-key-env NAME",
+        )
+    if status != 200:
+        raise EngineError(
+            f"{base_url}/v1/models answered with status {status}: no OpenAI-compatible server",
+            remedy="Give the address without a path, e.g. http://127.0.0.1:8000",
+        )
+    props = await server.ask("/props")
+    if isinstance(props, dict) and "total_slots" in props:
+        server.adapter = LlamaCppAdapter(engine, Target(model="served"))
+    return server
 
 
 async def wait_ready(server: Server, timeout_s: float) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +20,10 @@ import psutil
 from specdyno.engine import server
 from specdyno.engine.base import Adapter
 from specdyno.errors import EngineError
-from specdyno.load.window import Endpoint, Job, WindowRun, run_window
 from specdyno.load.watch import Watcher
-from specdyno.plan.schema import Arm, Plan
-from specdyno.records.schema import BootStatus, Identity, RequestRecord, WindowKind
+from specdyno.load.window import Endpoint, Hooks, Job, WindowRun, run_window
+from specdyno.plan.schema import Arm, Engine, Plan
+from specdyno.records.schema import BootStatus, RequestRecord, WindowKind
 from specdyno.records.store import Store
 
 
@@ -63,17 +64,24 @@ class WarmUp:
 Windows = Callable[[Sequence[WarmUp]], Sequence[WindowPlan]]
 
 
-async def measure(
-    task: BootTask, *, adapter: Adapter, plan: Plan, store: Store, warm_up: Sequence[WindowPlan], windows: Windows,
-    watcher: Watcher,
-) -> EngineError | None:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Rig:
+    """What every boot of a study shares."""
+
+    plan: Plan
+    adapter: Adapter
+    store: Store
+    watcher: Watcher
+
+
+async def measure(rig: Rig, task: BootTask, *, warm_up: Sequence[WindowPlan], windows: Windows) -> EngineError | None:
     """Run one boot to its end. Returns the failure where the engine would not boot or died; None when complete.
 
     `windows` is asked for the scored windows once the warm-up is known, so that the first boot of a study can size
     them. Cancellation stops the engine, records the boot as interrupted and is passed on.
     """
     started_ns = time.monotonic_ns()
-    boot_id = store.begin_boot(
+    boot_id = rig.store.begin_boot(
         block=task.block,
         arm=task.arm.name,
         attempt=task.attempt,
@@ -83,44 +91,54 @@ async def measure(
         started_unix_ns=time.time_ns(),
         log_path=task.log_name,
     )
-    watcher.boot(task.arm.name, task.attempt)
+    rig.watcher.boot(task.arm.name, task.attempt)
     status, failure = BootStatus.INTERRUPTED, None
-    running: server.Server | None = None
-    async with _session(adapter) as session:
-        try:
-            running = await server.begin(
-                adapter, task.arm, log_path=task.log_path, session=session, boot_seed=task.seed
-            )
-            _record_process(store, boot_id, running)
-            await server.wait_ready(running, plan.engine.ready_timeout)
+    try:
+        async with session_for(rig.plan.engine) as session, _running(rig, task, session, boot_id) as running:
             ready_ns = time.monotonic_ns()
-            store.update_boot(boot_id, status=BootStatus.READY, ready_ns=ready_ns, identity=await running.identity())
-            watcher.ready(task.arm.name, (ready_ns - started_ns) / 1e9)
-            boot = _Boot(boot_id, running, await _endpoint(running, plan, session), store, watcher)
+            rig.store.update_boot(
+                boot_id, status=BootStatus.READY, ready_ns=ready_ns, identity=await running.identity()
+            )
+            rig.watcher.ready(task.arm.name, (ready_ns - started_ns) / 1e9)
+            boot = Boot(boot_id, running, await endpoint(running, rig.plan, session), rig.store, rig.watcher)
             seen = [await boot.warm_up(part) for part in warm_up]
-            store.update_boot(boot_id, identity=await _identity_after_use(running))
+            # Asked again: some engines tell method and K only once they have served (llama.cpp).
+            rig.store.update_boot(boot_id, identity=await running.identity())
             for part in windows(seen):
                 await boot.run(part)
-            store.update_boot(boot_id, memory_bytes=running.process.memory_bytes() if running.process else None)
-            status = BootStatus.COMPLETE
-        except EngineError as error:
-            status, failure = BootStatus.FAILED, error
-        finally:
-            if running is not None:
-                await asyncio.shield(running.stop())
-            store.update_boot(
-                boot_id,
-                status=status,
-                ended_ns=time.monotonic_ns(),
-                ended_unix_ns=time.time_ns(),
-                failure=_failure_text(failure),
-            )
-    watcher.boot_ended(task.arm.name, str(failure) if failure else "")
+            rig.store.update_boot(boot_id, memory_bytes=running.process.memory_bytes() if running.process else None)
+        status = BootStatus.COMPLETE
+    except EngineError as error:
+        status, failure = BootStatus.FAILED, error
+    finally:
+        rig.store.update_boot(
+            boot_id,
+            status=status,
+            ended_ns=time.monotonic_ns(),
+            ended_unix_ns=time.time_ns(),
+            failure=_failure_text(failure),
+        )
+    rig.watcher.boot_ended(task.arm.name, str(failure) if failure else "")
     return failure
 
 
+@asynccontextmanager
+async def _running(
+    rig: Rig, task: BootTask, session: aiohttp.ClientSession, boot_id: int
+) -> AsyncIterator[server.Server]:
+    """A ready engine whose pid is on record before it is waited for; stopped whatever happens."""
+    running = await server.begin(rig.adapter, task.arm, log_path=task.log_path, session=session, boot_seed=task.seed)
+    try:
+        if (engine := running.process) is not None:
+            rig.store.update_boot(boot_id, pid=engine.pid, pid_started=engine.pid_started, command=engine.launch.argv)
+        await server.wait_ready(running, rig.plan.engine.ready_timeout)
+        yield running
+    finally:
+        await asyncio.shield(running.stop())
+
+
 @dataclass(slots=True)
-class _Boot:
+class Boot:
     """A ready engine and where its rows go."""
 
     id: int
@@ -160,14 +178,8 @@ class _Boot:
             self._last_error = row.error or self._last_error
             self.watcher.row(row)
 
-        run = await run_window(
-            self.endpoint,
-            part.jobs,
-            concurrency=part.concurrency,
-            keep=lambda row: self.store.add_request(window_id, row),
-            engine_alive=self._alive,
-            on_row=on_row,
-        )
+        hooks = Hooks(lambda row: self.store.add_request(window_id, row), self._alive, on_row)
+        run = await run_window(self.endpoint, part.jobs, concurrency=part.concurrency, hooks=hooks)
         host_busy = busy.share()
         if run.aborted or not self._alive():
             raise server.failed(
@@ -208,9 +220,10 @@ class _Busy:
         return max(0.0, min(1.0, ((everything - self._all) - (ours - self._ours)) / seconds))
 
 
-def _session(adapter: Adapter) -> aiohttp.ClientSession:
+def session_for(engine: Engine) -> aiohttp.ClientSession:
+    """A session that carries the API key of the variable the plan names; the key itself is kept nowhere else."""
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-    name = adapter.engine.api_key_env
+    name = engine.api_key_env
     if name and os.environ.get(name):
         headers["Authorization"] = f"Bearer {os.environ[name]}"
     return aiohttp.ClientSession(
@@ -218,20 +231,11 @@ def _session(adapter: Adapter) -> aiohttp.ClientSession:
     )
 
 
-async def _endpoint(running: server.Server, plan: Plan, session: aiohttp.ClientSession) -> Endpoint:
-    model = await running.served_model(plan.target.model)
+async def endpoint(
+    running: server.Server, plan: Plan, session: aiohttp.ClientSession, *, model: str | None = None
+) -> Endpoint:
+    model = model or await running.served_model(plan.target.model)
     return Endpoint(running.base_url, model, session, plan.workload.sampling, plan.engine.request_timeout)
-
-
-async def _identity_after_use(running: server.Server) -> Identity:
-    """Some engines tell method and K only once they have served (llama.cpp)."""
-    return await running.identity()
-
-
-def _record_process(store: Store, boot_id: int, running: server.Server) -> None:
-    engine = running.process
-    if engine is not None:
-        store.update_boot(boot_id, pid=engine.pid, pid_started=engine.pid_started, command=engine.launch.argv)
 
 
 def _failure_text(failure: EngineError | None) -> str:

@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from specdyno.engine import process
-from specdyno.engine.base import Adapter
-from specdyno.load.boot import BootTask, WarmUp, WindowPlan, measure
+from specdyno.load.boot import BootTask, Rig, WarmUp, WindowPlan, measure
 from specdyno.load.watch import Watcher
 from specdyno.load.window import Job
 from specdyno.plan.schedule import Block, schedule
@@ -32,16 +31,25 @@ _ATTEMPTS = 2  # a boot that fails is tried once more; a second failure is harm
 class Campaign:
     """A study being measured: what every step shares."""
 
-    plan: Plan
+    rig: Rig
     folder: Path
     pools: dict[str, ClassPrompts]
-    adapter: Adapter
-    store: Store
-    watcher: Watcher
     settled: Callable[[], bool]  # asked at each look
     deadline_ns: int | None = None
     boot_seconds: dict[str, float] = field(default_factory=dict)  # arm -> last whole boot, stop included
     sizing: dict[str, int] = field(default_factory=dict)  # load -> requests per window
+
+    @property
+    def plan(self) -> Plan:
+        return self.rig.plan
+
+    @property
+    def store(self) -> Store:
+        return self.rig.store
+
+    @property
+    def watcher(self) -> Watcher:
+        return self.rig.watcher
 
     @property
     def arms(self) -> dict[str, Arm]:
@@ -80,13 +88,10 @@ async def _measure_arm(state: Campaign, block: Block, name: str, *, earlier: Seq
     while True:
         started = time.monotonic()
         failure = await measure(
+            state.rig,
             _boot_task(state, block, name, attempt),
-            adapter=state.adapter,
-            plan=state.plan,
-            store=state.store,
             warm_up=_warm_up_plans(state, block),
             windows=lambda seen: _window_plans(state, block, seen),
-            watcher=state.watcher,
         )
         if failure is None:
             state.boot_seconds[name] = time.monotonic() - started

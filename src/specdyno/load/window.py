@@ -40,11 +40,20 @@ class Endpoint:
     timeout_s: float
 
 
+@dataclass(frozen=True, slots=True)
+class Hooks:
+    """What a window calls while it runs."""
+
+    keep: Callable[[RequestRecord], None]  # stores a row; called in the writer's thread
+    engine_alive: Callable[[], bool] = lambda: True
+    on_row: Callable[[RequestRecord], None] = lambda _row: None
+
+
 @dataclass(slots=True)
 class WindowRun:
     """What a window did: its span, how many rows were handed over, and how late the client's own loop ran."""
 
-    started_ns: int
+    started_ns: int = 0
     ended_ns: int = 0
     rows: int = 0
     done: int = 0
@@ -52,67 +61,82 @@ class WindowRun:
     lag_max_ns: int = 0
     aborted: bool = False  # the engine died: the rest of the list was not sent
     failures: dict[str, int] = field(default_factory=dict)
-    storage_error: BaseException | None = None
+
+    def count(self, row: RequestRecord) -> None:
+        self.rows += 1
+        self.done += row.outcome.done
+        self.tokens += row.completion_tokens or 0
+        if not row.outcome.done:
+            self.failures[row.outcome] = self.failures.get(row.outcome, 0) + 1
 
 
-async def run_window(
-    endpoint: Endpoint,
-    jobs: Sequence[Job],
-    *,
-    concurrency: int,
-    keep: Callable[[RequestRecord], None],
-    engine_alive: Callable[[], bool] = lambda: True,
-    on_row: Callable[[RequestRecord], None] = lambda _row: None,
-) -> WindowRun:
-    """Send every job once, `concurrency` at a time, in list order. `keep` stores a row (called in a writer thread).
+async def run_window(endpoint: Endpoint, jobs: Sequence[Job], *, concurrency: int, hooks: Hooks) -> WindowRun:
+    """Send every job once, `concurrency` at a time, in list order.
 
-    Returns when all are answered, or, once the engine is dead, when the requests in flight have ended. A storage
-    error from `keep` stops the window and is raised.
+    Returns when all are answered, or, once the engine is dead, when the requests in flight have ended. An error of
+    `hooks.keep` (a full disk) stops the window and is raised.
     """
     prepared = [_prepare(endpoint, job) for job in jobs]  # serialised before the clock starts
-    run = WindowRun(started_ns=time.monotonic_ns())
-    queue = iter(range(len(jobs)))
-    loop = asyncio.get_running_loop()
-    # One thread writes, so that rows are committed in order and the event loop never waits for the disk.
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="records") as writer:
-        pending: set[asyncio.Future[RequestRecord]] = set()
+    run = WindowRun()
+    probe = asyncio.ensure_future(_watch_lag(run))
+    try:
+        # One thread writes, so that rows are committed in order and the event loop never waits for the disk.
+        with ThreadPoolExecutor(max_workers=1, thread_name_prefix="records") as thread:
+            writer = _Writer(thread, hooks, run)
+            queue = iter(range(len(jobs)))
 
-        def stored(future: asyncio.Future[RequestRecord]) -> None:
-            pending.discard(future)
-            if not future.cancelled() and (error := future.exception()) is not None:
-                run.storage_error = run.storage_error or error
-            elif not future.cancelled():
-                _count(run, future.result())
-                on_row(future.result())
+            async def client() -> None:
+                for index in queue:
+                    run.aborted = run.aborted or not hooks.engine_alive()
+                    if run.aborted or writer.error is not None:
+                        return
+                    url, payload = prepared[index]
+                    raw = await exchange(endpoint.session, url, payload, timeout_s=endpoint.timeout_s)
+                    writer.write(raw, jobs[index], index)
 
-        async def client() -> None:
-            for index in queue:
-                if run.storage_error is not None:
-                    return
-                if not engine_alive():
-                    run.aborted = True
-                    return
-                url, payload = prepared[index]
-                raw = await exchange(endpoint.session, url, payload, timeout_s=endpoint.timeout_s)
-                future = loop.run_in_executor(writer, _store, raw, jobs[index], index, keep)
-                pending.add(future)
-                future.add_done_callback(stored)
-
-        probe = asyncio.ensure_future(_watch_lag(run))
-        try:
-            await asyncio.gather(*(client() for _ in range(min(concurrency, max(1, len(jobs))))))
-            run.ended_ns = time.monotonic_ns()
-        finally:
-            probe.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await probe
-            while pending:
-                await asyncio.wait(pending)
-    if run.storage_error is not None:
-        raise run.storage_error
-    if not engine_alive():
-        run.aborted = True
+            run.started_ns = time.monotonic_ns()
+            try:
+                await asyncio.gather(*(client() for _ in range(min(concurrency, len(jobs)))))
+                run.ended_ns = time.monotonic_ns()
+            finally:
+                await writer.drain()
+    finally:
+        probe.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await probe
+    if writer.error is not None:
+        raise writer.error
+    run.aborted = run.aborted or not hooks.engine_alive()
     return run
+
+
+class _Writer:
+    """Turns raw exchanges into rows and stores them, in a thread of its own."""
+
+    def __init__(self, thread: ThreadPoolExecutor, hooks: Hooks, run: WindowRun) -> None:
+        self.error: BaseException | None = None
+        self._thread, self._hooks, self._run = thread, hooks, run
+        self._pending: set[asyncio.Future[RequestRecord]] = set()
+
+    def write(self, raw: RawExchange, job: Job, index: int) -> None:
+        loop = asyncio.get_running_loop()
+        future = loop.run_in_executor(self._thread, _store, raw, job, index, self._hooks.keep)
+        self._pending.add(future)
+        future.add_done_callback(self._stored)
+
+    async def drain(self) -> None:
+        while self._pending:
+            await asyncio.wait(self._pending)
+
+    def _stored(self, future: asyncio.Future[RequestRecord]) -> None:
+        self._pending.discard(future)
+        if future.cancelled():
+            return
+        if (error := future.exception()) is not None:
+            self.error = self.error or error
+            return
+        self._run.count(future.result())
+        self._hooks.on_row(future.result())
 
 
 def _prepare(endpoint: Endpoint, job: Job) -> tuple[str, bytes]:
@@ -124,14 +148,6 @@ def _store(raw: RawExchange, job: Job, index: int, keep: Callable[[RequestRecord
     row = record(raw, job.prompt, index=index, max_tokens=job.prompt.max_tokens, intended_ns=raw.sent_ns)
     keep(row)
     return row
-
-
-def _count(run: WindowRun, row: RequestRecord) -> None:
-    run.rows += 1
-    run.done += row.outcome.done
-    run.tokens += row.completion_tokens or 0
-    if not row.outcome.done:
-        run.failures[row.outcome] = run.failures.get(row.outcome, 0) + 1
 
 
 async def _watch_lag(run: WindowRun) -> None:

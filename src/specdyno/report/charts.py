@@ -17,6 +17,7 @@ from specdyno.report.speed import ExplainedRow, SpeedGroup, SpeedRow, Throughput
 from specdyno.statistics.intervals import Interval
 
 STRIP = 30
+MOST_LINES = 5
 WIDTH, HEIGHT = 340, 236
 LEFT, RIGHT, TOP, BOTTOM = 44, 304, 12, 200
 
@@ -93,19 +94,39 @@ def curve_panel(panel: CurvePanel, *, longest: int) -> str:
     up = Axis(0.0, 1.0, BOTTOM, TOP, (0.0, 0.25, 0.5, 0.75, 1.0))
     body = _frame(across, up, [spelling.exact_share(tick) for tick in up.ticks], "position in the draft")
     ends = []
-    for index, line in enumerate(panel.lines):
-        dodge = 3.0 * (index - (len(panel.lines) - 1) / 2)
+    drawn = longest_of_each_method(panel.lines)
+    apart = _apart(across, len(drawn))
+    for index, line in enumerate(drawn):
+        dodge = apart * (index - (len(drawn) - 1) / 2)
         points = [
             (across.at(place) + dodge, value, spelling.with_interval(value, spelling.share))
-            for place, value in enumerate(line.curve.joint, start=1)
+            for place, value in enumerate(line.joint, start=1)
             if isinstance(value, Interval)
         ]
         body += _line(points, up, line.mark, "position")
         if points:
             ends.append((points[-1][0], up.at(points[-1][1].estimate), line.mark))
     body += _end_labels(ends)
-    arms = ", ".join(_curve_says(line) for line in panel.lines)
-    return _panel(body, f"Joint acceptance by position: {panel.title}, load {panel.load}", arms)
+    says = f"Lines: {', '.join(line.mark.arm for line in drawn)}. The table below has every number."
+    return _panel(body, f"Joint acceptance by position: {panel.title}, load {panel.load}", says)
+
+
+def longest_of_each_method(lines: tuple[CurveLine, ...]) -> tuple[CurveLine, ...]:
+    """All lines while they can be told apart, else the longest draft of each method: the shorter ones lie upon it."""
+    if len(lines) <= MOST_LINES:
+        return lines
+    longest: dict[str | None, CurveLine] = {}
+    for line in lines:
+        kept = longest.get(line.mark.method)
+        if kept is None or len(line.joint) > len(kept.joint):
+            longest[line.mark.method] = line
+    return tuple(longest.values())
+
+
+def _apart(across: Axis, lines: int) -> float:
+    """Points of several lines at one place stand side by side, within a third of the way to the next place."""
+    step = across.at(2) - across.at(1)
+    return min(4.0, step / 3 / max(1, lines - 1))
 
 
 def throughput_panel(panel: ThroughputPanel) -> str:
@@ -120,8 +141,9 @@ def throughput_panel(panel: ThroughputPanel) -> str:
     if isinstance(panel.baseline, Interval):
         body += _band(panel.baseline, up, across.at(0))
     ends = []
+    apart = _apart(across, len(panel.series))
     for index, line in enumerate(panel.series):
-        dodge = 4.0 * (index - (len(panel.series) - 1) / 2)
+        dodge = apart * (index - (len(panel.series) - 1) / 2)
         points = [
             (
                 across.at(mark.draft_tokens or 0) + dodge,
@@ -141,11 +163,6 @@ def throughput_panel(panel: ThroughputPanel) -> str:
 
 def _value_says(mark: Mark, value: Interval) -> str:
     return f"{mark.arm}: {spelling.with_interval(value, spelling.plain)}"
-
-
-def _curve_says(line: CurveLine) -> str:
-    joint = " ".join(spelling.estimate(value, spelling.share) for value in line.curve.joint)
-    return f"{line.mark.arm} {joint}"
 
 
 def _strip(body: str, says: str, *, height: int = STRIP) -> str:

@@ -119,9 +119,10 @@ def _group(
     analysis: Analysis, load: str, class_name: str | None, *, verdict: Verdict, marks: dict[str, Mark]
 ) -> SpeedGroup:
     name, chosen = speed_contrasts(analysis, verdict, load, class_name)
-    title = f"{sanitise(load)}, {sanitise(class_name) if class_name else 'mixed traffic'}: {sentences.measure(name)}"
+    shown = sanitise(class_name) if class_name is not None else None
+    title = f"{sanitise(load)}, {shown or 'mixed traffic'}: {sentences.measure(name)}"
     rows = tuple(speed_row(mark_of(one.candidate, marks), one.ratio, None) for one in chosen)
-    return SpeedGroup(title, sanitise(load), class_name, sentences.measure(name), None, False, rows)
+    return SpeedGroup(title, sanitise(load), shown, sentences.measure(name), None, False, rows)
 
 
 def speed_contrasts(

@@ -19,7 +19,7 @@ from specdyno.statistics.intervals import SPREAD_FLOOR, Interval, Undefined, spr
 from specdyno.verdict import gates
 from specdyno.verdict.choice import detectable_gain, find_best, recommend
 from specdyno.verdict.fingerprint import fingerprint
-from specdyno.verdict.gates import Tested
+from specdyno.verdict.gates import Checked
 from specdyno.verdict.levels import ALPHA, nominal_level
 from specdyno.verdict.schema import (
     ORDER,
@@ -166,7 +166,7 @@ class Crossing:
     reason: Reason
     gate: str | None
     look: int | None  # None: no look has decided
-    tested: tuple[Tested, ...]
+    tested: tuple[Checked, ...]
 
 
 def replay_looks(evidence: Evidence, objective: Objective, arm: Arm) -> Crossing:
@@ -187,7 +187,7 @@ def _forbidden(findings: Sequence[Finding], *, but: FindingCode | None = None) -
     return any(finding.severity is Severity.FORBIDS and finding.code is not but for finding in findings)
 
 
-def _length_findings(tested: Sequence[Tested], arm: Arm, objective: Objective) -> tuple[Finding, ...]:
+def _length_findings(tested: Sequence[Checked], arm: Arm, objective: Objective) -> tuple[Finding, ...]:
     """A shorter answer is not a faster one: says so where the lengths are shown to differ."""
     missed = any(t.gate.name == gates.OUTPUT_LENGTH and t.gate.status is GateStatus.MISSED for t in tested)
     if not missed:
@@ -197,7 +197,7 @@ def _length_findings(tested: Sequence[Tested], arm: Arm, objective: Objective) -
     return (Finding(code, Severity.FORBIDS, place, detail, arm.name, objective.load),)
 
 
-def run_gates(evidence: Evidence, objective: Objective, arm: Arm, *, blocks: Sequence[int]) -> tuple[Tested, ...]:
+def run_gates(evidence: Evidence, objective: Objective, arm: Arm, *, blocks: Sequence[int]) -> tuple[Checked, ...]:
     """The primary gate first, then the guards in force, over these blocks."""
     alpha, guards, load = evidence.alpha, evidence.plan.guards, objective.load
     measure = objective.measure.value
@@ -220,7 +220,7 @@ def run_gates(evidence: Evidence, objective: Objective, arm: Arm, *, blocks: Seq
     return (primary, *gates.settle_guards(tested, alpha=alpha))
 
 
-def weigh(tested: Sequence[Tested], *, blocks: int) -> tuple[Decision, Reason, str | None]:
+def weigh(tested: Sequence[Checked], *, blocks: int) -> tuple[Decision, Reason, str | None]:
     """Gates to a decision, its reason and the gate that made it. The order of the guards does not matter to it."""
     primary, *guards = (test.gate for test in tested)
     missed = sorted(gate.name for gate in guards if gate.status is GateStatus.MISSED)
@@ -240,7 +240,7 @@ def weigh(tested: Sequence[Tested], *, blocks: int) -> tuple[Decision, Reason, s
     return Decision.PROMOTE, Reason.GAIN_SHOWN, primary.name
 
 
-def blocks_needed(tested: Sequence[Tested]) -> tuple[int, int] | None:
+def blocks_needed(tested: Sequence[Checked]) -> tuple[int, int] | None:
     """Range of total blocks that would settle the undecided gates: 2 + (3.2 s / gap)^2 over the 80 % interval of s.
 
     The gap lies between the estimate and the threshold, on logs; for equivalence to the nearer margin. None where no

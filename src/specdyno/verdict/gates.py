@@ -28,7 +28,7 @@ PRIMARY, TPOT, OUTPUT_LENGTH, FAILED_REQUESTS = "primary", "tpot", "output_lengt
 
 
 @dataclass(frozen=True, slots=True)
-class Tested:
+class Checked:
     """A gate with the p-value of being missed, which Holm's procedure needs, and the y_b it rests on."""
 
     gate: Gate
@@ -36,7 +36,7 @@ class Tested:
     ys: tuple[float, ...] = ()
 
 
-def check_ratio(name: str, measure: str, ys: Sequence[float] | Undefined, *, threshold: float, alpha: float) -> Tested:
+def check_ratio(name: str, measure: str, ys: Sequence[float] | Undefined, *, threshold: float, alpha: float) -> Checked:
     """Met where the ratio is shown to be above `threshold`, missed where it is shown to be below.
 
     Args:
@@ -55,13 +55,13 @@ def check_ratio(name: str, measure: str, ys: Sequence[float] | Undefined, *, thr
             status = GateStatus.MISSED
     gate = Gate(name, measure, status, ratio, threshold, alpha)
     if isinstance(ys, Undefined):
-        return Tested(gate, 1.0)
-    return Tested(gate, _p_below(ys, math.log(threshold)), tuple(ys))
+        return Checked(gate, 1.0)
+    return Checked(gate, _p_below(ys, math.log(threshold)), tuple(ys))
 
 
 def check_equivalence(
     name: str, measure: str, ys: Sequence[float] | Undefined, *, margin: float, alpha: float
-) -> Tested:
+) -> Checked:
     """Met where the ratio is shown to lie within 1 / (1 + margin) and 1 + margin, by two one-sided tests at 95 %.
 
     Missed where it is shown to lie outside, at `alpha` (two-sided over both sides). `threshold` holds 1 + margin.
@@ -77,10 +77,10 @@ def check_equivalence(
         elif p_missed < alpha / 2:
             status = GateStatus.MISSED
     gate = Gate(name, measure, status, ratio, 1 + margin, EQUIVALENCE_ALPHA)
-    return Tested(gate, p_missed, () if isinstance(ys, Undefined) else tuple(ys))
+    return Checked(gate, p_missed, () if isinstance(ys, Undefined) else tuple(ys))
 
 
-def check_failures(candidate: tuple[int, int], baseline: tuple[int, int], *, margin: float, alpha: float) -> Tested:
+def check_failures(candidate: tuple[int, int], baseline: tuple[int, int], *, margin: float, alpha: float) -> Checked:
     """Met where the share of failed requests rose by no more than `margin`; `ratio` is the difference of shares.
 
     Args:
@@ -100,10 +100,10 @@ def check_failures(candidate: tuple[int, int], baseline: tuple[int, int], *, mar
         elif estimate.low > margin:
             status = GateStatus.MISSED
         p_missed = _p_more_failures(candidate, baseline, margin)
-    return Tested(Gate(FAILED_REQUESTS, "failed_share", status, estimate, margin, alpha), p_missed)
+    return Checked(Gate(FAILED_REQUESTS, "failed_share", status, estimate, margin, alpha), p_missed)
 
 
-def settle_guards(guards: Sequence[Tested], *, alpha: float) -> tuple[Tested, ...]:
+def settle_guards(guards: Sequence[Checked], *, alpha: float) -> tuple[Checked, ...]:
     """Guards with `missed` decided by Holm's procedure over all of them at alpha / 2; `met` needs no correction."""
     order = sorted(range(len(guards)), key=lambda place: (guards[place].p_missed, place))
     missed: set[int] = set()

@@ -3,16 +3,15 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from tests.simulation.generator import Truth, make_study
 
 from specdyno.statistics.acceptance import measure_curve, tally_counters, tally_requests
-from specdyno.statistics.analyse import analyse
+from specdyno.statistics.analyse import analyse, plan_of
 from specdyno.statistics.blocks import sort_blocks
-from specdyno.statistics.analyse import plan_of
 from specdyno.statistics.intervals import Interval, Undefined
 from specdyno.statistics.resampling import generator_for, resampled_sums
 from specdyno.statistics.shares import Share, share_interval
 from specdyno.statistics.windows import view_windows
-from tests.simulation.generator import Truth, make_study
 
 
 def views_of(records, arm, load="interactive"):
@@ -35,10 +34,14 @@ def test_pooled_rates_equal_the_counts_by_hand():
     curve = curve_of(analyse(records), "eagle3-k3")
     rows = np.concatenate([view.rows for view in views_of(records, "eagle3-k3")])
     table = records.requests
-    steps, reached, at_risk = (np.nansum(t[rows], axis=0) for t in (table.spec_steps, table.spec_reached, table.spec_at_risk))
+    steps, reached, at_risk = (
+        np.nansum(t[rows], axis=0) for t in (table.spec_steps, table.spec_reached, table.spec_at_risk)
+    )
     assert [q.estimate for q in curve.joint] == pytest.approx((reached / steps).tolist())
     assert [c.estimate for c in curve.conditional] == pytest.approx((reached / at_risk).tolist())
-    assert curve.rate.estimate == pytest.approx(np.nansum(table.spec_accepted[rows]) / np.nansum(table.spec_drafted[rows]))
+    assert curve.rate.estimate == pytest.approx(
+        np.nansum(table.spec_accepted[rows]) / np.nansum(table.spec_drafted[rows])
+    )
 
 
 def test_answers_and_counters_tell_the_same():

@@ -1,13 +1,13 @@
 from dataclasses import replace
 
 import pytest
+from tests.simulation.generator import HOUR_NS, Truth, make_study
 
 from specdyno.errors import RecordError
 from specdyno.records.schema import BootStatus, FindingCode, Severity
 from specdyno.statistics.analyse import analyse, plan_of
 from specdyno.statistics.blocks import sort_blocks, twice_failed
 from specdyno.statistics.intervals import Interval, Undefined
-from tests.simulation.generator import HOUR_NS, Truth, make_study
 
 
 def level_of(analysis, arm, measure, class_name=None, load="pool"):

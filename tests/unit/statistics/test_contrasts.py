@@ -1,6 +1,7 @@
 import math
 
 import pytest
+from tests.simulation.generator import DEFAULT_PLAN, make_study
 
 from specdyno.plan.schema import A_A
 from specdyno.records.schema import FindingCode
@@ -8,7 +9,6 @@ from specdyno.statistics.analyse import analyse
 from specdyno.statistics.contrasts import a_a_finding, contrast, log_ratios, ratio_interval
 from specdyno.statistics.intervals import Undefined
 from specdyno.statistics.measures import MEASURES
-from tests.simulation.generator import DEFAULT_PLAN, make_study
 
 
 def test_a_faster_candidate_is_positive_whatever_the_direction():
@@ -35,7 +35,9 @@ def test_one_block_has_a_value_and_no_interval():
 
 def test_only_gated_measures_of_the_mixed_traffic_decide():
     deciding = {
-        (c.load, c.measure) for c in analyse(make_study(blocks=2)).contrasts if not c.exploratory and c.class_name is None
+        (c.load, c.measure)
+        for c in analyse(make_study(blocks=2)).contrasts
+        if not c.exploratory and c.class_name is None
     }
     assert deciding == {
         ("interactive", "time_per_job"),

@@ -62,7 +62,10 @@ def test_an_overflowing_ratio_is_undefined():
 @pytest.mark.parametrize("level", [0.9, 0.95, 0.99])
 def test_share_intervals_equal_scipys(successes, count, level):
     test = stats.binomtest(successes, count)
-    for mine, method in ((clopper_pearson(successes, count, level), "exact"), (wilson(successes, count, level), "wilson")):
+    for mine, method in (
+        (clopper_pearson(successes, count, level), "exact"),
+        (wilson(successes, count, level), "wilson"),
+    ):
         expected = test.proportion_ci(level, method=method)
         assert (mine.low, mine.high) == pytest.approx((expected.low, expected.high), abs=1e-9)
 

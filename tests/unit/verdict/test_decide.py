@@ -2,11 +2,11 @@ import json
 from dataclasses import replace
 
 import pytest
+from tests.simulation.generator import DEFAULT_PLAN, DEFAULT_SPEEDUPS, Truth, make_study
 
 from specdyno.records.schema import BootStatus, Finding, FindingCode, Severity
 from specdyno.verdict.decide import decide, judge
 from specdyno.verdict.schema import Decision, GateStatus, Reason, to_json
-from tests.simulation.generator import DEFAULT_PLAN, DEFAULT_SPEEDUPS, Truth, make_study
 
 ONE = {
     **DEFAULT_PLAN,

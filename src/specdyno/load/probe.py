@@ -1,0 +1,132 @@
+"""One arm of a server that somebody else runs: a warm-up and one mixed window. Evidence for nothing but itself.
+
+Makes the same records as a study's boot, so that the same statistics read them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from specdyno.engine import server
+from specdyno.errors import PlanError
+from specdyno.load.boot import Boot, WindowPlan, endpoint, session_for
+from specdyno.load.watch import Watcher
+from specdyno.load.window import Job
+from specdyno.plan.schema import BASELINE, Engine, EngineKind, Plan
+from specdyno.records.schema import BootStatus, Identity, WindowKind
+from specdyno.records.store import Store
+from specdyno.workload import draw
+from specdyno.workload.prompts import Prompt
+from specdyno.workload.sources import load_pools
+
+LOAD = "measured"
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What to ask of a running server."""
+
+    base_url: str
+    model: str | None
+    prompts: tuple[str, ...]
+    num_prompts: int
+    max_concurrency: int
+    max_tokens: int
+    temperature: float
+    api_key_env: str | None = None
+    seed: int = 1
+    request_timeout: str = "5m"
+
+    def engine(self) -> Engine:
+        return Engine(kind=EngineKind.VLLM, api_key_env=self.api_key_env)
+
+
+async def measure(probe: Probe, *, opened: Callable[[Plan], Store], watcher: Watcher) -> None:
+    """Measure the server into the store that `opened` makes for the plan that describes it.
+
+    Raises EngineError where no server answers, PlanError for prompts that cannot be used.
+    """
+    async with session_for(probe.engine()) as session:
+        base_url = probe.base_url.rstrip("/").removesuffix("/v1")
+        running = await server.attach(base_url, probe.engine(), session)
+        identity = await running.identity()
+        model = probe.model or await running.served_model("")
+        if not model:
+            raise PlanError("the server names no model: say which with --model")
+        plan = described(probe, identity, model)
+        pools = load_pools(plan, Path.cwd())
+        with opened(plan) as store:
+            boot_id = store.begin_boot(
+                block=0,
+                arm=_arm(plan, identity),
+                attempt=0,
+                position=0,
+                status=BootStatus.READY,
+                started_ns=time.monotonic_ns(),
+                started_unix_ns=time.time_ns(),
+                identity=identity,
+            )
+            boot = Boot(boot_id, running, await endpoint(running, plan, session, model=model), store, watcher)
+            drawn = draw.draw(plan, pools, 0, {LOAD: probe.num_prompts})
+            status = BootStatus.FAILED
+            try:
+                await boot.warm_up(_window(WindowKind.WARM_UP, drawn.warm_up, probe))
+                store.update_boot(boot_id, identity=await running.identity())
+                await boot.run(_window(WindowKind.MIXED, drawn.windows[0].prompts, probe))
+                status = BootStatus.COMPLETE
+            except asyncio.CancelledError:
+                status = BootStatus.INTERRUPTED
+                raise
+            finally:
+                store.update_boot(boot_id, status=status, ended_ns=time.monotonic_ns(), ended_unix_ns=time.time_ns())
+
+
+def described(probe: Probe, identity: Identity, model: str) -> Plan:
+    """The plan that states what is measured: one load, equal shares, and the speculation that the server reports."""
+    kind = {"llama.cpp": EngineKind.LLAMACPP, "simulated": EngineKind.SIMULATED}.get(identity.engine, EngineKind.VLLM)
+    names = _names(probe.prompts)
+    share = 1.0 / len(names)
+    shares = [share] * (len(names) - 1)
+    return Plan.model_validate(
+        {
+            "study": "measure",
+            "seed": probe.seed,
+            "target": {"model": model},
+            "engine": {"kind": kind, "api_key_env": probe.api_key_env, "request_timeout": probe.request_timeout},
+            # A place for the server's own speculation; where it reports none, no boot stands there.
+            "candidates": [{"method": "ngram", "draft_tokens": [identity.draft_tokens or 1]}],
+            "workload": {
+                "sampling": {"temperature": probe.temperature},
+                "classes": [
+                    {"name": name, "prompts": source, "share": part, "max_tokens": probe.max_tokens}
+                    for name, source, part in zip(names, probe.prompts, [*shares, 1.0 - sum(shares)], strict=True)
+                ],
+            },
+            "loads": [
+                {"name": LOAD, "concurrency": probe.max_concurrency, "window": "1m", "requests": probe.num_prompts}
+            ],
+            "objectives": [{"name": LOAD, "load": LOAD, "measure": "output_tokens_per_s"}],
+        }
+    )
+
+
+def _arm(plan: Plan, identity: Identity) -> str:
+    return BASELINE if identity.speculation is False else plan.arms()[1].name
+
+
+def _window(kind: WindowKind, prompts: tuple[Prompt, ...], probe: Probe) -> WindowPlan:
+    return WindowPlan(LOAD, kind, None, probe.max_concurrency, tuple(Job(prompt) for prompt in prompts))
+
+
+def _names(sources: tuple[str, ...]) -> list[str]:
+    """Class names for prompt sources: the builtin's name or the file's stem, made unique."""
+    names: list[str] = []
+    for source in sources:
+        stem = source.removeprefix("builtin:") if source.startswith("builtin:") else Path(source).stem
+        name = "".join(c if c.isalnum() or c in " _.-" else "-" for c in stem)[:30].lstrip(" _.-") or "prompts"
+        names.append(name if name not in names else f"{name}-{len(names) + 1}")
+    return names
