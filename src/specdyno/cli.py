@@ -47,7 +47,7 @@ StudyFolder = Annotated[Path, typer.Argument(metavar="STUDY", help="A study's fo
 class Format(StrEnum):
     CSV = "csv"
     PARQUET = "parquet"
-    JSON = "json"
+    SERVE = "serve"
 
 
 def _verb(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
@@ -177,12 +177,12 @@ def export(
     study: StudyFolder,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where the files go; default: STUDY/export.")] = None,
     *,
-    formats: Annotated[list[Format] | None, typer.Option("--format", help="csv, parquet or json; repeatable.")] = None,
+    formats: Annotated[list[Format] | None, typer.Option("--format", help="csv, parquet or serve (the keys of `vllm bench serve`); repeatable.")] = None,
 ) -> None:
     """Write the records as CSV or Parquet tables and as JSON with the keys of `vllm bench serve`."""
     from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
 
-    chosen = [str(one) for one in formats or [Format.CSV, Format.JSON]]
+    chosen = [str(one) for one in formats or [Format.CSV, Format.SERVE]]
     for path in flow.export(study, out_dir or study / "export", chosen):
         out.print(escape(str(path)), soft_wrap=True)
 

@@ -1,15 +1,10 @@
 """The report in the browser that Debian ships, headless; skipped with the reason where there is none."""
 
 import shutil
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.append(str(Path(__file__).parents[1] / "unit" / "report"))
-
-from generator_path import make_study
-from hand_made_study import hostile, study
+from tests.simulation.generator import make_study
+from tests.unit.report.hand_made_study import hostile, study
 
 from specdyno.report import files
 from specdyno.verdict.decide import judge

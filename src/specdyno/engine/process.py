@@ -24,6 +24,7 @@ from specdyno.errors import EngineError
 
 STOP_GRACE_S = 15.0
 _KEEPER_MARGIN_S = 10.0
+_SAME_START_S = 0.01  # the kernel counts start times in hundredths of a second
 _TAIL_LINES = 15
 _TAIL_BYTES = 16_384
 _CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -42,7 +43,8 @@ class EngineProcess:
 
     @property
     def running(self) -> bool:
-        return not self._exit.done()
+        """Whether the engine lives. Asked of the system, since the keeper needs a moment to tell of its end."""
+        return not self._exit.done() and _lives(self.pid, self.pid_started)
 
     @property
     def exit_code(self) -> int | None:
@@ -89,6 +91,8 @@ class EngineProcess:
             with contextlib.suppress(ProcessLookupError):
                 self.keeper.kill()
             await self.wait()
+        # A keeper that somebody killed could end nothing.
+        await asyncio.to_thread(end_stale, self.pid, self.pid_started)
         await _wait_for_port(self.launch.port)
 
 
@@ -135,16 +139,30 @@ def start_time(pid: int) -> float | None:
         return None
 
 
+def _lives(pid: int, pid_started: float) -> bool:
+    """Whether this very process is there and no zombie."""
+    try:
+        process = psutil.Process(pid)
+        return _same(process.create_time(), pid_started) and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def _same(started: float | None, pid_started: float) -> bool:
+    return started is not None and abs(started - pid_started) <= _SAME_START_S
+
+
 def end_stale(pid: int, pid_started: float) -> bool:
     """End an engine that an earlier run left behind. True if it was still there and was ended.
 
     Only a process with the recorded pid *and* start time (within 10 ms) is touched.
     """
-    started = start_time(pid)
-    if started is None or abs(started - pid_started) > 0.01:
+    if not _lives(pid, pid_started):
         return False
     leader = psutil.Process(pid)
-    family = [leader, *leader.children(recursive=True)]
+    family = [leader]
+    with contextlib.suppress(psutil.Error):
+        family += leader.children(recursive=True)
     with contextlib.suppress(psutil.Error):
         leader.terminate()
     _, alive = psutil.wait_procs(family, timeout=STOP_GRACE_S)

@@ -30,6 +30,7 @@ ADAPTERS: dict[EngineKind, type[Adapter]] = {
 }
 
 _POLL_S = 0.1
+_HEALTH_TIMEOUT = aiohttp.ClientTimeout(total=5)
 _QUESTION_TIMEOUT = aiohttp.ClientTimeout(total=30)
 
 
@@ -69,6 +70,14 @@ class Server:
         models = await self.ask("/v1/models")
         listed = models.get("data") if isinstance(models, dict) else None
         return str(listed[0]["id"]) if listed and "id" in listed[0] else fallback
+
+    async def healthy(self) -> bool:
+        """Whether the engine says that it is ready."""
+        try:
+            async with self.session.get(self.base_url + self.adapter.ready_path, timeout=_HEALTH_TIMEOUT) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
 
     async def stop(self) -> None:
         if self.process is not None:
@@ -134,14 +143,8 @@ async def wait_ready(server: Server, timeout_s: float) -> None:
     while time.monotonic() < deadline:
         if not engine.running:
             raise failed(server, f"the engine ended with code {engine.exit_code} before it was ready")
-        try:
-            async with server.session.get(
-                server.base_url + server.adapter.ready_path, timeout=aiohttp.ClientTimeout(total=5)
-            ) as response:
-                if response.status == 200:
-                    return
-        except (aiohttp.ClientError, TimeoutError):
-            pass
+        if await server.healthy():
+            return
         await asyncio.sleep(_POLL_S)
     raise failed(
         server,

@@ -23,8 +23,12 @@ from specdyno.errors import EngineError
 from specdyno.load.watch import Watcher
 from specdyno.load.window import Endpoint, Hooks, Job, WindowRun, run_window
 from specdyno.plan.schema import Arm, Engine, Plan
-from specdyno.records.schema import BootStatus, RequestRecord, WindowKind
+from specdyno.records.schema import BootStatus, Outcome, RequestRecord, WindowKind
 from specdyno.records.store import Store
+
+
+_DYING_S = 10.0  # how long an engine that dropped connections may fail to answer before it counts as dead
+_DROPPED = {Outcome.REFUSED, Outcome.BROKEN_STREAM}
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +185,7 @@ class Boot:
         hooks = Hooks(lambda row: self.store.add_request(window_id, row), self._alive, on_row)
         run = await run_window(self.endpoint, part.jobs, concurrency=part.concurrency, hooks=hooks)
         host_busy = busy.share()
-        if run.aborted or not self._alive():
+        if run.aborted or not await self._survived(run):
             raise server.failed(
                 self.running,
                 f"the engine died under load ({part.load}, after {run.rows} of {len(part.jobs)} requests)",
@@ -193,6 +197,17 @@ class Boot:
 
     def _alive(self) -> bool:
         return self.running.process is None or self.running.process.running
+
+    async def _survived(self, run: WindowRun) -> bool:
+        """Whether our engine is still there. A dying one drops its connections some time before it is gone."""
+        deadline = time.monotonic() + _DYING_S
+        while self._alive():
+            if self.running.process is None or not run.failures.keys() & _DROPPED or await self.running.healthy():
+                return True
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(0.05)
+        return False
 
 
 class _Busy:

@@ -55,7 +55,9 @@ class AuditedWindow:
     @cached_property
     def delta(self) -> CounterDelta | None:
         before, after = self.record.before, self.record.after
-        return None if before is None or after is None else difference(before, after)
+        if before is None or after is None or not (before.series or after.series):
+            return None
+        return difference(before, after)
 
     @property
     def scored(self) -> bool:

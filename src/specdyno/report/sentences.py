@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from specdyno.records.schema import FindingCode, Outcome, Severity, WindowKind
+from specdyno.records.schema import FindingCode, Outcome, Severity
 from specdyno.verdict.schema import Decision, GateStatus, Reason
 
 
@@ -157,9 +157,9 @@ REASONS: dict[Reason, str] = {
 }
 
 DECISIONS: dict[Decision, str] = {
-    Decision.PROMOTE: "Promote: turn it on for this objective.",
-    Decision.HOLD: "Hold: not decided; change nothing yet.",
-    Decision.REJECT: "Reject: leave it off for this objective.",
+    Decision.PROMOTE: "Turn it on for this objective: the minimum gain is shown and every guard held.",
+    Decision.HOLD: "Not decided: change nothing yet.",
+    Decision.REJECT: "Leave it off for this objective: the gain is excluded, a guard is broken, or it failed to run.",
 }
 
 GATE_STATUSES: dict[GateStatus, str] = {
@@ -175,12 +175,6 @@ OUTCOMES: dict[Outcome, str] = {
     Outcome.REFUSED: "refused (no connection)",
     Outcome.BROKEN_STREAM: "broken off",
     Outcome.HTTP_ERROR: "answered with an HTTP error",
-}
-
-WINDOW_KINDS: dict[WindowKind, str] = {
-    WindowKind.WARM_UP: "warm-up, not scored",
-    WindowKind.MIXED: "mixed traffic, decides",
-    WindowKind.CLASS: "one class alone, explains",
 }
 
 GATES: dict[str, str] = {
@@ -217,6 +211,7 @@ QUALITY = {
 }
 
 WORDS: tuple[tuple[str, str], ...] = (
+    *((decision.value, meaning) for decision, meaning in DECISIONS.items()),
     ("baseline", "The engine with no speculative configuration at all, in its own process."),
     ("candidate", "Engine, method, draft and draft length together; here called by method and draft length."),
     ("draft tokens, K", "How many tokens a step proposes."),

@@ -71,7 +71,6 @@ class BlockView:
 class View:
     study: str
     outcome: str
-    outcome_says: str
     summary: str
     context: tuple[str, ...]  # target, engine, host, moment
     blocks_text: str
@@ -99,7 +98,6 @@ def build(records: StudyRecords, analysis: Analysis, verdict: Verdict) -> View:
     return View(
         study=sanitise(verdict.study),
         outcome=verdict.outcome.value,
-        outcome_says=sentences.DECISIONS[verdict.outcome],
         summary=headlines.summary(verdict),
         context=provenance.context(records),
         blocks_text=_blocks_text(verdict),

@@ -7,7 +7,7 @@ down to a hold and never lifts a reject.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from specdyno.plan.schema import BASELINE, Arm, MeasureName, Objective, Plan, Role
@@ -33,6 +33,7 @@ from specdyno.verdict.schema import (
 
 THROUGHPUT = (MeasureName.JOBS_PER_S, MeasureName.OUTPUT_TOKENS_PER_S)
 NOT_CHECKED = "not measured"
+_WANT_OF_BLOCKS = frozenset({FindingCode.TOO_FEW_BLOCKS, FindingCode.BLOCKS_INCOMPLETE})
 MOST_BLOCKS = 10_000
 """Beyond it the number of blocks that would settle a hold is of no use to anyone."""
 
@@ -144,7 +145,7 @@ def _decide_candidate(evidence: Evidence, objective: Objective, arm: Arm) -> Can
     if arm.name in evidence.dropped:
         decision, reason, gate, look = Decision.REJECT, Reason.FAILED_TO_RUN, None, len(evidence.blocks)
     elif decision is not Decision.REJECT and _forbidden(findings):
-        few_only = reason is Reason.TOO_FEW_BLOCKS and not _forbidden(findings, but=FindingCode.TOO_FEW_BLOCKS)
+        few_only = reason is Reason.TOO_FEW_BLOCKS and not _forbidden(findings, but=_WANT_OF_BLOCKS)
         decision, reason, gate = Decision.HOLD, Reason.TOO_FEW_BLOCKS if few_only else Reason.FINDING_FORBIDS, None
     return CandidateVerdict(
         candidate=arm.name,
@@ -183,8 +184,8 @@ def replay_looks(evidence: Evidence, objective: Objective, arm: Arm) -> Crossing
     return Crossing(decision, reason, gate, None, tested)
 
 
-def _forbidden(findings: Sequence[Finding], *, but: FindingCode | None = None) -> bool:
-    return any(finding.severity is Severity.FORBIDS and finding.code is not but for finding in findings)
+def _forbidden(findings: Sequence[Finding], *, but: Collection[FindingCode] = ()) -> bool:
+    return any(finding.severity is Severity.FORBIDS and finding.code not in but for finding in findings)
 
 
 def _length_findings(tested: Sequence[Checked], arm: Arm, objective: Objective) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from small_study import HEADER, begin_boot, begin_window
+from tests.unit.records.small_study import HEADER, begin_boot, begin_window
 
 from specdyno.records.store import Store
 

@@ -6,7 +6,7 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from small_study import HEADER, request
+from tests.unit.records.small_study import HEADER, request
 
 from specdyno.errors import RecordError
 from specdyno.records import connection as connection_module

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from small_study import request
+from tests.unit.records.small_study import request
 
 from specdyno.records.migrations import APPLICATION_ID
 from specdyno.records.schema import SCHEMA_VERSION

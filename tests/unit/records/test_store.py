@@ -8,7 +8,7 @@ import threading
 
 import numpy as np
 import pytest
-from small_study import HEADER, begin_boot, begin_window, request
+from tests.unit.records.small_study import HEADER, begin_boot, begin_window, request
 
 from specdyno.records.schema import (
     BootStatus,

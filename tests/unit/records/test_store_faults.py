@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 import pytest
-from small_study import HEADER, begin_boot, begin_window, request
+from tests.unit.records.small_study import HEADER, begin_boot, begin_window, request
 
 from specdyno.errors import RecordError
 from specdyno.records.store import Store

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from generator_path import make_study
-from hand_made_study import hostile, study
+from tests.simulation.generator import make_study
+from tests.unit.report.hand_made_study import hostile, study
 
 from specdyno.errors import PlanError, RecordError
 from specdyno.report import atomic, export, files, rows, serve

@@ -1,7 +1,7 @@
 from dataclasses import replace
 
 import pytest
-from hand_made_study import interval, verdict
+from tests.unit.report.hand_made_study import interval, verdict
 
 from specdyno.records.schema import Finding, FindingCode, Severity
 from specdyno.report import headlines, sentences

@@ -3,8 +3,8 @@ import xml.etree.ElementTree as ET
 from dataclasses import replace
 
 import pytest
-from generator_path import make_study
-from hand_made_study import hostile, study
+from tests.simulation.generator import make_study
+from tests.unit.report.hand_made_study import hostile, study
 
 from specdyno.report import charts, html, view
 from specdyno.verdict.decide import judge

@@ -1,6 +1,6 @@
 import pytest
 
-from specdyno.records.schema import FindingCode, Outcome, Severity, WindowKind
+from specdyno.records.schema import FindingCode, Outcome, Severity
 from specdyno.report import sentences
 from specdyno.statistics.measures import MEASURES
 from specdyno.verdict import gates
@@ -16,7 +16,6 @@ from specdyno.verdict.schema import Decision, GateStatus, Reason
         (Decision, sentences.DECISIONS),
         (GateStatus, sentences.GATE_STATUSES),
         (Outcome, sentences.OUTCOMES),
-        (WindowKind, sentences.WINDOW_KINDS),
     ],
 )
 def test_every_member_has_its_own_sentence(members, table):

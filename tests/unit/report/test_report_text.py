@@ -1,8 +1,8 @@
 import io
 
 import pytest
-from hand_made_study import hostile, study
 from rich.console import Console
+from tests.unit.report.hand_made_study import hostile, study
 
 from specdyno.report import markdown, text, view
 

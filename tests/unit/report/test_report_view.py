@@ -2,8 +2,8 @@ import dataclasses
 from dataclasses import replace
 
 import pytest
-from generator_path import make_study
-from hand_made_study import HOSTILE, hostile, study
+from tests.simulation.generator import make_study
+from tests.unit.report.hand_made_study import HOSTILE, hostile, study
 
 from specdyno.records.schema import Finding, FindingCode, Severity
 from specdyno.report import view

