@@ -173,6 +173,13 @@ def end_stale(pid: int, pid_started: float) -> bool:
     return True
 
 
+def conceal_in_log(log_path: Path, secret: str) -> None:
+    """Overwrite a secret that an engine, now ended, has printed."""
+    with contextlib.suppress(OSError):
+        if secret and secret.encode() in (log := log_path.read_bytes()):
+            log_path.write_bytes(log.replace(secret.encode(), b"[API key]"))
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind((HOST, 0))

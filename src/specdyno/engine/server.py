@@ -15,7 +15,7 @@ import aiohttp
 import orjson
 
 from specdyno.engine import counters, process
-from specdyno.engine.base import Adapter, Answers
+from specdyno.engine.base import Adapter, Answers, api_key, conceal
 from specdyno.engine.llamacpp import LlamaCppAdapter
 from specdyno.engine.simulated.adapter import SimulatedAdapter
 from specdyno.engine.vllm import VllmAdapter
@@ -67,9 +67,7 @@ class Server:
 
     async def served_model(self, fallback: str) -> str:
         """The name under which requests must ask for the model."""
-        models = await self.ask("/v1/models")
-        listed = models.get("data") if isinstance(models, dict) else None
-        return str(listed[0]["id"]) if listed and "id" in listed[0] else fallback
+        return Answers({"/v1/models": await self.ask("/v1/models")}, "").served_model() or fallback
 
     async def healthy(self) -> bool:
         """Whether the engine says that it is ready."""
@@ -82,6 +80,7 @@ class Server:
     async def stop(self) -> None:
         if self.process is not None:
             await self.process.stop()
+            process.conceal_in_log(self.process.log_path, api_key(self.adapter.engine))
 
     async def ask(self, path: str) -> Any:
         """The JSON value or text behind a path; None where the engine refuses or does not answer."""
@@ -101,7 +100,7 @@ class Server:
 async def begin(made: Adapter, arm: Arm, *, log_path: Path, session: aiohttp.ClientSession, boot_seed: int) -> Server:
     """Start an arm's process. The caller records its pid before waiting with `wait_ready`."""
     fixed = made.engine.args.get("port")
-    port = int(fixed) if isinstance(fixed, int | str) and not isinstance(fixed, bool) else process.free_port()
+    port = int(fixed) if fixed is not None else process.free_port()
     launch = made.launch(arm, port, boot_seed=boot_seed)
     started = await process.start(launch, log_path)
     return Server(launch.base_url, made, session, started)
@@ -154,10 +153,12 @@ async def wait_ready(server: Server, timeout_s: float) -> None:
 
 
 def failed(server: Server, message: str, *, remedy: str = "") -> EngineError:
-    """An EngineError that carries the engine's last lines and advice read from them."""
+    """An EngineError that carries the engine's last lines and advice read from them, without the API key."""
+    secret = api_key(server.adapter.engine)
+    message, remedy = conceal(message, secret), conceal(remedy, secret)
     if server.process is None:
         return EngineError(message, remedy=remedy)
-    log = server.process.log_tail()
+    log = conceal(server.process.log_tail(), secret)
     return EngineError(
         message,
         remedy=remedy or server.adapter.advice(log),
