@@ -269,6 +269,8 @@ def _seconds(budget: str | None) -> float | None:
         value = duration_s(budget)
     except ValueError as error:
         raise PlanError(f"--budget: {error}") from error
+    if not value:
+        raise PlanError("--budget: no block can be measured in no time. Leave it out for no limit")
     return float(value)  # type: ignore[arg-type]
 
 

@@ -71,7 +71,9 @@ def plan(**changes: Any) -> dict[str, Any]:
     }
 
 
-def engine(*, scale: float = 0.1, truth: Mapping[str, Any] | None = None, fault: str | None = None, **keys: Any) -> dict:
+def engine(
+    *, scale: float = 0.1, truth: Mapping[str, Any] | None = None, fault: str | None = None, **keys: Any
+) -> dict:
     """The simulated engine; `keys` are further keys of the plan's `engine`, its `args` added to."""
     args = {"time-scale": scale, "truth": json.dumps({**QUIET, **(truth or {})}), **keys.pop("args", {})}
     return {"kind": "simulated", "args": args | ({"fault": fault} if fault else {}), **keys}

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-
 from tests.flow.command_line import CANDIDATE, Ended, engine, plan, specdyno, write_plan
 
 KEY = "sk-flow-4f9d2c71aa"

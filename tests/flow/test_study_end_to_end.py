@@ -10,12 +10,12 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 import yaml
+from tests.flow.command_line import Ended, plain, records, rows, specdyno, verdict
+from tests.flow.conftest import KEY, Study
 
 from specdyno.plan.schedule import schedule
 from specdyno.plan.schema import Plan
 from specdyno.records.schema import BootStatus, WindowKind
-from tests.flow.command_line import Ended, plain, records, rows, specdyno, verdict
-from tests.flow.conftest import KEY, Study
 
 WRITTEN = ("verdict.json", "report.html", "report.md", "report.json")
 
@@ -72,7 +72,7 @@ def test_resuming_a_settled_study_boots_nothing_and_says_the_same(promoted: Stud
 
 def test_export_writes_every_request_in_every_format(promoted: Study, tmp_path: Path) -> None:
     ended = specdyno(
-        "export", promoted.folder, "--out", tmp_path, *(f"--format={kind}" for kind in ("csv", "json", "parquet"))
+        "export", promoted.folder, "--out", tmp_path, *(f"--format={kind}" for kind in ("csv", "serve", "parquet"))
     )
     assert ended.code == 0, ended
     printed = [Path(line) for line in ended.out.splitlines()]
@@ -84,7 +84,9 @@ def test_export_writes_every_request_in_every_format(promoted: Study, tmp_path: 
         assert sum(1 for _ in csv.DictReader(file)) == wanted
     table = next(path for path in printed if path.suffix == ".parquet" and "request" in path.name)
     assert parquet.read_table(table).num_rows == wanted
-    assert all(json.loads(path.read_bytes()) is not None for path in printed if path.suffix == ".json")
+    results = [json.loads(path.read_bytes()) for path in printed if path.suffix == ".json"]
+    assert results
+    assert all(result["completed"] > 0 for result in results)
 
 
 def test_boots_follow_the_schedule_of_the_plan(promoted: Study) -> None:

@@ -28,6 +28,8 @@ _TYPES = {
     Method.DSPARK: "draft-dspark",
 }
 _NEUTRAL = {kind: str(method) for method, kind in reversed(_TYPES.items())}
+_LOOKUP_SIZE = "spec-ngram-simple-size-n"
+_USUAL_LOOKUP = 4
 # For these K is the size of the proposed m-gram, not --spec-draft-n-max.
 _NGRAM_K_FLAG = {
     "ngram-simple": "--spec-ngram-simple-size-m",
@@ -93,12 +95,28 @@ def speculative_flags(arm: Arm) -> list[str]:
         raise PlanError(f"llama.cpp has no method {arm.method}. It knows: {known}")
     kind = str(arm.options.get("spec-type", _TYPES[arm.method]))
     flags = ["--spec-type", kind, _NGRAM_K_FLAG.get(kind, "--spec-draft-n-max"), str(arm.draft_tokens)]
+    if kind == _NGRAM_SIMPLE:
+        flags += _lookup_size(arm)
     if arm.draft is not None:
         flags += ["--spec-draft-model", arm.draft]
     further = {key: value for key, value in arm.options.items() if key != "spec-type"}
     if foreign := sorted(key for key in further if key.replace("_", "-") in _NOT_OPTIONS | SECRET_FLAGS):
         raise PlanError(f"candidates[].options.{foreign[0]} of {arm.name}: it does not describe a way to draft")
     return flags + user_flags(further)
+
+
+def _lookup_size(arm: Arm) -> list[str]:
+    """ngram-simple drafts nothing unless K reaches the length of the n-gram it looks up (12 when not said)."""
+    k = arm.draft_tokens or 1
+    stated = next((value for key, value in arm.options.items() if key.replace("_", "-") == _LOOKUP_SIZE), None)
+    if stated is None:
+        return [f"--{_LOOKUP_SIZE}", str(min(k, _USUAL_LOOKUP))]
+    if isinstance(stated, int) and stated > k:
+        raise PlanError(
+            f"llama.cpp's ngram-simple never drafts when K ({k}) is below its lookup size ({_LOOKUP_SIZE}: {stated}). "
+            "Raise draft_tokens or lower the option"
+        )
+    return []
 
 
 def _packaged_server() -> str:

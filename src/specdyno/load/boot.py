@@ -26,8 +26,6 @@ from specdyno.plan.schema import Arm, Engine, Plan
 from specdyno.records.schema import BootStatus, Outcome, RequestRecord, WindowKind
 from specdyno.records.store import Store
 
-
-_IDLE_CONNECTION_S = 4.0
 _DYING_S = 10.0  # how long an engine that dropped connections may fail to answer before it counts as dead
 _DROPPED = {Outcome.REFUSED, Outcome.BROKEN_STREAM}
 
@@ -135,7 +133,7 @@ async def _running(
     running = await server.begin(rig.adapter, task.arm, log_path=task.log_path, session=session, boot_seed=task.seed)
     try:
         if (engine := running.process) is not None:
-            command = tuple(conceal(part, api_key(rig.plan.engine)) for part in engine.launch.argv)
+            command = tuple(conceal(part, running.secret) for part in engine.launch.argv)
             rig.store.update_boot(boot_id, pid=engine.pid, pid_started=engine.pid_started, command=command)
         await server.wait_ready(running, rig.plan.engine.ready_timeout)
         yield running
@@ -243,8 +241,9 @@ def session_for(engine: Engine) -> aiohttp.ClientSession:
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if key := api_key(engine):
         headers["Authorization"] = f"Bearer {key}"
-    # uvicorn and cpp-httplib close a connection that idles for 5 s: a request must not meet one that is closing.
-    connector = aiohttp.TCPConnector(limit=0, keepalive_timeout=_IDLE_CONNECTION_S)
+    # A connection for each request: llama.cpp closes its own after every stream without saying so, uvicorn after 5 s
+    # of idling, and a request that meets a closing connection would be counted as the engine's failure.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
     return aiohttp.ClientSession(connector=connector, headers=headers, auto_decompress=False)
 
 
@@ -258,7 +257,7 @@ async def endpoint(
         session,
         plan.workload.sampling,
         plan.engine.request_timeout,
-        secret=api_key(plan.engine),
+        secret=running.secret,
     )
 
 

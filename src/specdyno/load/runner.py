@@ -58,6 +58,7 @@ class Campaign:
 
 async def walk(state: Campaign) -> None:
     """Blocks up to the deciding look."""
+    state.boot_seconds |= _seconds_by_arm(state.store.read_boots())
     blocks = schedule(state.plan)
     looks = state.plan.experiment.looks
     for block in blocks:
@@ -186,6 +187,12 @@ def _time_for(state: Campaign, block: Block) -> bool:
         return True
     state.watcher.note(f"the time budget does not hold another block ({needed / 60:.1f} min): stopping here")
     return False
+
+
+def _seconds_by_arm(boots: Sequence[BootRecord]) -> dict[str, float]:
+    """How long the last whole boot of each arm took, stop included."""
+    whole = [boot for boot in boots if boot.status is BootStatus.COMPLETE and boot.ended_ns is not None]
+    return {boot.arm: ((boot.ended_ns or 0) - boot.started_ns) / 1e9 for boot in whole}
 
 
 def _expected_s(state: Campaign, name: str) -> float:
