@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import orjson
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -93,6 +94,11 @@ def reading(found: Reading, depth: int = 0) -> RenderableType:
     parts += [_line(problem, style="yellow") for problem in found.problems]
     parts += [reading(part, depth + 1) for part in found.parts]
     return Padding(Group(*parts), (0, 0, 0, 2 * depth))
+
+
+def reading_json(found: Reading) -> str:
+    """The whole reading as JSON: fractions, counts, and null for what is unknown."""
+    return orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2).decode()
 
 
 def _arm_rows(found: Checked) -> list[tuple[str, ...]]:

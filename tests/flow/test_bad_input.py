@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_more_requests_than_prompts_are_refused_before_anything_is_booted(tmp_pa
 
 @pytest.mark.parametrize(("kind", "model"), [("vllm", "/nowhere/model"), ("llamacpp", "./none.gguf")])
 def test_a_model_path_that_is_not_there_is_a_plan_error(tmp_path: Path, kind: str, model: str) -> None:
-    content = plan(engine={"kind": kind}, target={"model": model})
+    content = plan(engine={"kind": kind, "command": ["{python}"]}, target={"model": model})
     content["candidates"] = [{"method": "ngram", "draft_tokens": [3]}]
     refused(run(tmp_path, content), 2, "target.model", model, "does not exist")
 
@@ -182,7 +183,7 @@ def test_changed_prompts_cannot_go_on_with_a_study(tmp_path: Path) -> None:
 
 def test_a_study_of_a_newer_specdyno_is_left_as_it_is(promoted: Study, tmp_path: Path) -> None:
     study = promoted.copied(tmp_path)
-    with sqlite3.connect(study / "study.sqlite") as database:
+    with closing(sqlite3.connect(study / "study.sqlite")) as database, database:
         database.execute("PRAGMA user_version = 99")
     _left_as_it_is(promoted, study, "newer")
 
@@ -190,7 +191,7 @@ def test_a_study_of_a_newer_specdyno_is_left_as_it_is(promoted: Study, tmp_path:
 def test_a_foreign_database_is_left_as_it_is(promoted: Study, tmp_path: Path) -> None:
     study = promoted.copied(tmp_path)
     (study / "study.sqlite").unlink()
-    with sqlite3.connect(study / "study.sqlite") as database:
+    with closing(sqlite3.connect(study / "study.sqlite")) as database, database:
         database.execute("CREATE TABLE diary (day TEXT)")
     _left_as_it_is(promoted, study, "study.sqlite")
 

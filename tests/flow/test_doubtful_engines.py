@@ -205,8 +205,8 @@ def test_acceptance_is_not_claimed_from_counters_that_cannot_be_read(tmp_path: P
 @pytest.mark.parametrize(
     ("changes", "finding"),
     [
-        ({"engine": engine(fault="baseline@baseline_speculates")}, "baseline_speculates"),
-        ({"workload": workload(extra_body={"ignore_eos": True})}, "forced_length"),
+        ({"engine": engine(scale=0.05, fault="baseline@baseline_speculates")}, "baseline_speculates"),
+        ({"engine": engine(scale=0.02), "workload": workload(extra_body={"ignore_eos": True})}, "forced_length"),
     ],
 )
 def test_a_doubt_about_the_whole_study_holds_every_candidate(
@@ -222,7 +222,7 @@ def test_a_doubt_about_the_whole_study_holds_every_candidate(
 
 def test_a_slower_candidate_is_rejected_with_exit_code_10_and_judged_so_again(tmp_path: Path) -> None:
     truth = {"step_cost": [4.0, 4.0, 4.0], "acceptance": [0.1]}
-    path = write_plan(tmp_path / "plan.yaml", plan(engine=engine(truth=truth)))
+    path = write_plan(tmp_path / "plan.yaml", plan(engine=engine(scale=0.04, truth=truth)))
     assert specdyno("run", path, "--out", tmp_path / "study").code == 10
     assert specdyno("judge", tmp_path / "study").code == 10
 
@@ -231,7 +231,10 @@ def test_a_huge_gain_in_fewer_than_four_blocks_holds_with_exit_code_20_and_is_ju
     path = write_plan(tmp_path / "plan.yaml", plan(experiment={"looks": [2]}))
     ended = specdyno("run", path, "--out", tmp_path / "study")
     assert ended.code == 20
-    assert candidate_of(tmp_path / "study", PLAIN)["reason"] == "too_few_blocks"
+    found = candidate_of(tmp_path / "study", PLAIN)
+    assert found["decision"] == "hold"
+    assert found["gates"][0]["status"] == "met", "it is the number of blocks alone that forbids"
+    assert codes(tmp_path / "study", PLAIN, "forbids") == {"too_few_blocks"}
     assert specdyno("judge", tmp_path / "study").code == 20
 
 
@@ -240,7 +243,7 @@ def test_a_huge_gain_in_fewer_than_four_blocks_holds_with_exit_code_20_and_is_ju
 
 def test_hanging_streams_end_with_the_request_timeout_and_are_rows(tmp_path: Path) -> None:
     content = plan(
-        engine=engine(request_timeout="2s"),
+        engine=engine(scale=0.02, request_timeout="1s"),
         candidates=[faulty("hang_stream:0.4"), faulty("hang_stream:1")],
         loads=[{"name": "pool", "concurrency": 4, "window": "1s", "requests": 8}],
         experiment={"looks": [1]},

@@ -11,7 +11,7 @@ import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -171,7 +171,7 @@ def test_the_windows_of_an_interrupted_boot_stay_and_are_not_scored(killed: Kill
     requests = f"SELECT id FROM request WHERE window_id IN ({windows})"
     assert rows(killed.study, requests)
     without = shutil.copytree(killed.study, tmp_path / "without")
-    with sqlite3.connect(without / "study.sqlite") as database:
+    with closing(sqlite3.connect(without / "study.sqlite")) as database, database:
         database.execute(f"DELETE FROM answer WHERE request_id IN ({requests})")
         for table in ("request", "counter_sample"):
             database.execute(f"DELETE FROM {table} WHERE window_id IN ({windows})")
@@ -192,7 +192,7 @@ def test_a_stale_engine_is_known_by_its_pid_and_start_time(
         running.wait()
     stale = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
     try:
-        with sqlite3.connect(study / "study.sqlite") as database:
+        with closing(sqlite3.connect(study / "study.sqlite")) as database, database:
             born = psutil.Process(stale.pid).create_time()
             database.execute("UPDATE boot SET pid = ?, pid_started = ?", (stale.pid, born + offset_s))
         ended = specdyno("run", slow_plan, "--out", study, "--resume", "--budget", "1ms")

@@ -17,6 +17,7 @@ from specdyno.engine import process
 from specdyno.load.boot import BootTask, Rig, WarmUp, WindowPlan, measure
 from specdyno.load.watch import Watcher
 from specdyno.load.window import Job
+from specdyno.plan.duration import estimate
 from specdyno.plan.schedule import Block, schedule
 from specdyno.plan.schema import BASELINE, Arm, Load, Plan, Role
 from specdyno.records.schema import BootRecord, BootStatus, Finding, FindingCode, Severity, WindowKind
@@ -196,14 +197,14 @@ def _seconds_by_arm(boots: Sequence[BootRecord]) -> dict[str, float]:
 
 
 def _expected_s(state: Campaign, name: str) -> float:
+    """The arm's own last boot, else the mean of those measured, else what the plan lets expect."""
     known = state.boot_seconds
-    return known.get(name) or (sum(known.values()) / len(known) if known else 0.0)
+    if name in known:
+        return known[name]
+    return sum(known.values()) / len(known) if known else estimate(state.plan).block_s / len(state.arms)
 
 
 def _tell_time_left(state: Campaign, waiting: Sequence[str], *, more_blocks: int, to_look: int) -> None:
-    if not state.boot_seconds:
-        state.watcher.time_left(None, to_look)
-        return
     block_s = sum(_expected_s(state, name) for name in state.arms)
     state.watcher.time_left(sum(_expected_s(state, name) for name in waiting) + more_blocks * block_s, to_look)
 

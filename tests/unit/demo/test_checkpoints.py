@@ -126,7 +126,8 @@ def test_the_target_is_converted_by_a_process_of_its_own(wheel, cache, tmp_path,
 def test_a_conversion_that_fails_shows_its_last_words(wheel, cache):
     with pytest.raises(EngineError) as caught:
         checkpoints.target_folder()
-    assert "torch" in caught.value.log_tail
+    assert "Error" in caught.value.log_tail  # no torch here, or no such model in the file
+    assert len(caught.value.log_tail) <= 1500
     assert "specdyno[demo]" in caught.value.remedy
     assert list(cache.iterdir()) == []
 
