@@ -109,7 +109,7 @@ def test_nothing_is_left_running_and_the_port_is_free(kind, name):
 def test_the_eagle3_draft_accepts_as_recorded():
     boot = measured("vllm", "eagle3-k3")
     joint = boot.delta.joint
-    # Recorded in docs/methods.md: .347 to .45 at the first position by class; far outside means a wrong draft or map.
+    # docs/engines.md has the recorded curve (0.30 at the first position); far outside means a wrong draft or map.
     assert joint is not None
     assert 0.2 < joint[0] < 0.65
     assert joint[0] > joint[1] > joint[2]

@@ -11,7 +11,7 @@ from specdyno.demo import checkpoints
 from specdyno.plan.schema import EngineKind
 
 _LOOK = {False: "4", True: "1"}
-_WINDOW = {EngineKind.VLLM: {False: "15s", True: "8s"}, EngineKind.LLAMACPP: {False: "20s", True: "8s"}}
+_WINDOW = {EngineKind.VLLM: {False: "13s", True: "8s"}, EngineKind.LLAMACPP: {False: "20s", True: "8s"}}
 
 
 def render(kind: EngineKind, *, quick: bool) -> str:
