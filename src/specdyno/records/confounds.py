@@ -20,8 +20,8 @@ CONSEQUENCES: tuple[str, ...] = (
     # memory that the draft takes from the cache
     "num_gpu_blocks*", "num_cpu_blocks*", "num_kv_blocks*", "kv_cache_size*", "kv_cache_tokens*",
     "kv_cache_max_concurrency", "max_total_num_tokens", "available_kv_cache_memory*",
-    # vLLM turns it off for n-gram, suffix and Medusa drafts
-    "async_scheduling",
+    # vLLM turns it off for n-gram, suffix and Medusa drafts, and derives the other from it
+    "async_scheduling", "disable_nccl_for_dp_synchronization",
     # graphs are captured for multiples of K + 1 rows
     "cudagraph_capture_sizes", "cuda_graph_sizes", "cuda_graph_bs", "max_cudagraph_capture_size", "compile_sizes",
     # slots set aside for drafts
