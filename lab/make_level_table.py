@@ -1,11 +1,12 @@
 """Make `specdyno/plan/level_table.py`: the levels of common look plans, from 10 million simulated studies each.
 
-    python lab/make_level_table.py src/specdyno/plan/level_table.py
+python lab/make_level_table.py src/specdyno/plan/level_table.py
 """
 
 import importlib.util
 import math
 import sys
+import textwrap
 import types
 from pathlib import Path
 
@@ -31,6 +32,11 @@ def looks_module():
     return module
 
 
+def wrapped(numbers):
+    text = textwrap.fill(", ".join(numbers), 110, initial_indent="        ", subsequent_indent="        ")
+    return f"\n{text},\n    "
+
+
 def main(path: Path) -> None:
     looks = looks_module()
     lines = [
@@ -40,7 +46,8 @@ def main(path: Path) -> None:
         "lowered by three standard errors.",
         '"""',
         "",
-        f"ALPHAS: tuple[float, ...] = ({', '.join(f'{a:.9g}' for a in ALPHAS)})  # fmt: skip",
+        "# fmt: off",
+        f"ALPHAS: tuple[float, ...] = ({wrapped(f'{a:.9g}' for a in ALPHAS)})",
         "",
         "PUBLISHED: dict[tuple[tuple[int, ...], float], float] = {((4, 6, 8, 12), 0.05): 0.0173}",
         '"""Levels stated before this table was made, to the digits that were stated; the simulation gives 0.0171."""',
@@ -52,8 +59,8 @@ def main(path: Path) -> None:
         fractions = looks.cautious_fractions(smallest, ALPHAS)
         fractions = [math.floor(f * 1e5) / 1e5 for f in fractions]
         print(plan, fractions[-1] * 0.05, flush=True)
-        lines.append(f"    {plan}: ({', '.join(f'{f:.5f}' for f in fractions)}),  # fmt: skip")
-    path.write_text("\n".join([*lines, "}", ""]))
+        lines.append(f"    {plan}: ({wrapped(f'{f:.5f}' for f in fractions)}),")
+    path.write_text("\n".join([*lines, "}", "# fmt: on", ""]))
 
 
 if __name__ == "__main__":

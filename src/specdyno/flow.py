@@ -38,9 +38,11 @@ from specdyno.records.schema import StudyHeader, StudyRecords
 from specdyno.records.store import Store
 from specdyno.report import atomic, files, view
 from specdyno.report.export import export as write_tables
-from specdyno.statistics.analyse import analyse
+from specdyno.statistics.analyse import analyse, plan_of
 from specdyno.statistics.analysis import Analysis
+from specdyno.statistics.blocks import sort_blocks
 from specdyno.verdict.decide import judge as judge_records
+from specdyno.verdict.decide import pursued
 from specdyno.verdict.schema import Decision, Verdict
 from specdyno.workload import draw
 from specdyno.workload.sources import ClassPrompts, load_pools
@@ -87,7 +89,7 @@ def run(
             rig=Rig(plan, adapter, store, watcher),
             folder=study,
             pools=prompts,
-            settled=lambda: _settled(store),
+            pursued=lambda: _pursued(store),
             deadline_ns=time.monotonic_ns() + int(budget * 1e9) if budget else None,
             sizing=dict(store.header.sizing),
         )
@@ -267,10 +269,14 @@ def _same_study(stored: StudyHeader, given: StudyHeader, study: Path) -> None:
 # ---- judging ---------------------------------------------------------------------------------------------------
 
 
-def _settled(store: Store) -> bool:
-    """Whether every open decision is taken at this look: further blocks could change nothing."""
-    _, verdict = judge_records(store.read_study())
-    return all(one.look is not None for objective in verdict.objectives for one in objective.candidates)
+def _pursued(store: Store) -> frozenset[str]:
+    """Candidates that further blocks are spent on: those with an open decision, but for those left behind earlier."""
+    records = store.read_study()
+    _, verdict = judge_records(records)
+    blocks = sort_blocks(records, plan_of(records))
+    newest = max((boot.block for boot in records.boots), default=0)
+    # Who missed only the newest block may have been next in it when the run was stopped.
+    return pursued(verdict) - {name for name, block in blocks.retired.items() if block < newest}
 
 
 def _judged(study: Path, records: StudyRecords) -> Judged:

@@ -60,7 +60,7 @@ def simulate(looks: Sequence[int], studies: int, *, seed: int, largest: float = 
     Values above `largest` are only known to lie above it and stand as 1. Between two looks d blocks add a mean with
     variance 1/d and a chi-square of d - 1 degrees to the sum of squares, so blocks need not be drawn one by one.
     """
-    chance = np.random.RandomState(seed)  # noqa: NPY002 - the stream of the legacy generator is frozen for good
+    chance = np.random.RandomState(seed)  # the legacy generator: its stream is frozen for good
     mean, squares, smallest = np.zeros(studies), np.zeros(studies), np.ones(studies)
     seen = 0
     for look in looks:
@@ -80,7 +80,7 @@ def simulate(looks: Sequence[int], studies: int, *, seed: int, largest: float = 
 
 
 def cautious_fractions(smallest: np.ndarray, alphas: Sequence[float]) -> tuple[float, ...]:
-    """level / alpha for each of `alphas`: the order statistic that lies three standard errors below the quantile."""
+    """Fraction level / alpha for each of `alphas`: the order statistic three standard errors below the quantile."""
     studies = len(smallest)
     ranks = [int(a * studies - _CERTAINTY * math.sqrt(a * (1 - a) * studies)) for a in alphas]
     ordered = np.sort(np.partition(smallest, max(ranks))[: max(ranks) + 1])
@@ -96,7 +96,7 @@ def _fractions(looks: tuple[int, ...]) -> tuple[float, ...]:
 
 
 def _fraction_at(alpha: float, fractions: Sequence[float]) -> float:
-    """level / alpha between two tabulated alphas, straight in log alpha; below the smallest nothing is known."""
+    """Fraction level / alpha between tabulated alphas, straight in log alpha; below the smallest nothing is known."""
     logs = np.log(ALPHAS)
     if not logs[0] <= math.log(alpha) <= logs[-1] + 1e-9:
         return 0.0

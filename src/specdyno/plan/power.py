@@ -64,7 +64,7 @@ def power(looks: Sequence[int], level: float, gaps: Sequence[float]) -> Power:
 @lru_cache(maxsize=32)
 def _paths(looks: tuple[int, ...], seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Mean and standard deviation of standard normal y_b at each look; two arrays of shape (looks, STUDIES)."""
-    chance = np.random.RandomState(seed)  # noqa: NPY002 - the stream of the legacy generator is frozen for good
+    chance = np.random.RandomState(seed)  # the legacy generator: its stream is frozen for good
     mean, squares, seen = np.zeros(STUDIES), np.zeros(STUDIES), 0
     means, spreads = [], []
     for look in looks:

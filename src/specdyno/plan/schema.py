@@ -210,7 +210,9 @@ class Load(_Part):
         default=None, ge=1, description="Exact number of scored requests, instead of sizing.", examples=["200"]
     )
     class_windows: Switch = Field(
-        default=False, description="Also one window of each class alone; an objective may then promote single classes (its scopes).", examples=["true"]
+        default=False,
+        description="Also one window of each class alone; an objective may then promote single classes (its scopes).",
+        examples=["true"],
     )
 
 

@@ -146,6 +146,7 @@ SEVERITIES: dict[Severity, str] = {
 
 REASONS: dict[Reason, str] = {
     Reason.GAIN_SHOWN: "at least the minimum gain is shown, and every guard held",
+    Reason.SCOPED_GAIN_SHOWN: "at least the minimum gain is shown for a part of the traffic, not for the whole",
     Reason.GAIN_EXCLUDED: "a gain of the stated minimum is excluded",
     Reason.GUARD_BROKEN: "a guard is broken: something got worse beyond its margin",
     Reason.FAILED_TO_RUN: "the engine failed twice with it",
@@ -154,10 +155,15 @@ REASONS: dict[Reason, str] = {
     Reason.PRIMARY_UNDECIDED: "the minimum gain is neither shown nor excluded",
     Reason.GUARD_UNDECIDED: "the gain is shown, but a guard is neither met nor broken",
     Reason.NOT_MEASURED: "what it is judged by was not measured",
+    Reason.NOT_PURSUED: "it is shown to stay more than 3 % below the best candidate, so it was not pursued",
+    Reason.SCOPE_TO_CONFIRM: "the gain is shown for some classes, which were not measured together: a scope to confirm",
 }
 
 DECISIONS: dict[Decision, str] = {
-    Decision.PROMOTE: "Turn it on for this objective: the minimum gain is shown and every guard held.",
+    Decision.PROMOTE: (
+        "Turn it on for this objective, or for the classes that the verdict names: "
+        "the minimum gain is shown and every guard held."
+    ),
     Decision.HOLD: "Not decided: change nothing yet.",
     Decision.REJECT: "Leave it off for this objective: the gain is excluded, a guard is broken, or it failed to run.",
 }
@@ -207,7 +213,7 @@ LATENCIES: dict[str, str] = {
 STATISTICS: dict[str, str] = {"mean": "mean", "median": "median", "p95": "95th percentile", "p99": "99th percentile"}
 
 QUALITY = {
-    "not measured": "Speed only: answers were not checked.",
+    "not measured": "speed only: answers were not checked",
 }
 
 WORDS: tuple[tuple[str, str], ...] = (
@@ -256,6 +262,12 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("TPOT", "Time per output token after the first, by the server's token counts."),
     ("gap between chunks", "Time between two chunks of one answer: the time of a step, not of a token."),
     ("look", "A number of complete blocks at which the plan allows a decision. Nothing is decided in between."),
+    ("scope", "Classes of the traffic for which alone a candidate is promoted, where the whole is not."),
+    ("not pursued", "Held because another candidate is shown to be better; no further blocks were spent on it."),
+    (
+        "indifference set",
+        "Promoted candidates shown to lie within 3 % of the best of them; the smallest K comes first.",
+    ),
     ("guard", "Something that must not get worse by more than its margin, whatever the gain."),
     ("level", "How often an interval made like this one contains the true value. Looks and candidates share the risk."),
     ("exploratory", "Shown to explain and to choose what to measure next; never decides."),
@@ -272,5 +284,5 @@ def gate(name: str) -> str:
 
 
 def answers(quality: str) -> str:
-    """What a verdict says about the answers, in one sentence."""
-    return QUALITY.get(quality, f"Answers: {quality}.")
+    """What a verdict says about the answers, as a phrase."""
+    return QUALITY.get(quality, f"answers: {quality}")

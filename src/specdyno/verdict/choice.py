@@ -35,9 +35,7 @@ def detectable_gain(best: CandidateVerdict | None) -> float | None:
     return math.expm1(min(700.0, (math.log(estimate.high) - math.log(estimate.low)) / 2))
 
 
-def indifference(
-    evidence: Evidence, objective: Objective, verdicts: Sequence[CandidateVerdict]
-) -> tuple[str, ...]:
+def indifference(evidence: Evidence, objective: Objective, verdicts: Sequence[CandidateVerdict]) -> tuple[str, ...]:
     """Candidates promoted whole that cannot be told from the best of them: smallest K first, () where none is.
 
     In the set: the best, and every other whose paired interval (95 %) against it lies within 3 % either way.
@@ -75,9 +73,7 @@ def paired(evidence: Evidence, objective: Objective, candidate: str, other: str,
     if not all(looks):
         return Undefined("no look yet")
     blocks = evidence.blocks_of(candidate)[: min(reached[-1] for reached in looks)]
-    sides = [
-        evidence.ys(name, objective.load, objective.measure.value, blocks=blocks) for name in (candidate, other)
-    ]
+    sides = [evidence.ys(name, objective.load, objective.measure.value, blocks=blocks) for name in (candidate, other)]
     if isinstance(sides[0], Undefined) or isinstance(sides[1], Undefined):
         return Undefined("not measured in the same blocks")
     return ratio_interval([mine - theirs for mine, theirs in zip(sides[0], sides[1], strict=True)], level)
@@ -94,8 +90,4 @@ def _estimate_of(verdict: CandidateVerdict) -> float:
 
 
 def _as_good(between: Estimate) -> bool:
-    return (
-        isinstance(between, Interval)
-        and between.low >= 1 / (1 + INDIFFERENCE)
-        and between.high <= 1 + INDIFFERENCE
-    )
+    return isinstance(between, Interval) and between.low >= 1 / (1 + INDIFFERENCE) and between.high <= 1 + INDIFFERENCE

@@ -124,7 +124,7 @@ def _decide_candidate(evidence: Evidence, objective: Objective, arm: Arm) -> Can
 
 
 def _with_scope(crossing: Crossing, scope: Scope | None) -> tuple[Decision, Reason, str | None, int | None]:
-    """A shown scope stands in for a whole that is not promoted; while the whole is open, more blocks may still do so."""
+    """A shown scope stands in for a whole that is not promoted; an open whole may still be, with more blocks."""
     if scope is None or not scope.classes:
         return crossing.decision, crossing.reason, crossing.gate, crossing.look
     if scope.confirmed:

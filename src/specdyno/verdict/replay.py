@@ -59,7 +59,7 @@ def run_gates(evidence: Evidence, objective: Objective, arm: Arm, *, blocks: Seq
     return (primary, *gates.settle_guards(guards, alpha=alpha))
 
 
-def guards_over(
+def guards_over(  # noqa: PLR0913 - a cell of the evidence and the level at which it is tested
     evidence: Evidence,
     objective: Objective,
     arm: Arm,
