@@ -50,7 +50,7 @@ def decide(records: StudyRecords, analysis: Analysis) -> Verdict:
     plan = plan_of(records)
     blocks = sort_blocks(records, plan)
     evidence = Evidence(plan, analysis, tuple(blocks.scored), blocks.dropped, blocks.retired)
-    objectives = tuple(decide_objective(evidence, objective) for objective in plan.objectives)
+    objectives = tuple(_with_power(evidence, objective) for objective in plan.objectives)
     return Verdict(
         study=plan.study,
         outcome=_outcome([objective.decision for objective in objectives]),
@@ -95,8 +95,12 @@ def decide_objective(evidence: Evidence, objective: Objective) -> ObjectiveVerdi
         level=evidence.level(objective),
         detectable_gain=detectable_gain(best),
         indifference=near,
-        power=power_curve(evidence, objective, best),
     )
+
+
+def _with_power(evidence: Evidence, objective: Objective) -> ObjectiveVerdict:
+    decided = decide_objective(evidence, objective)
+    return replace(decided, power=power_curve(evidence, objective, find_best(decided.candidates)))
 
 
 def _decide_candidate(evidence: Evidence, objective: Objective, arm: Arm) -> CandidateVerdict:
@@ -119,6 +123,7 @@ def _decide_candidate(evidence: Evidence, objective: Objective, arm: Arm) -> Can
         look=look,
         findings=(*findings, *_length_findings(crossing.tested, arm, objective)),
         blocks_needed=blocks_needed(crossing.tested) if decision is Decision.HOLD else None,
+        pursued=arm.name not in evidence.dropped and (look is None or (scope is not None and scope.undecided)),
         scope=scope,
     )
 
@@ -150,7 +155,14 @@ def _without_the_beaten(
     if best is None:
         return verdicts
     return tuple(
-        replace(verdict, reason=Reason.NOT_PURSUED, look=looks[-1], deciding_gate=None, blocks_needed=None)
+        replace(
+            verdict,
+            reason=Reason.NOT_PURSUED,
+            look=looks[-1],
+            deciding_gate=None,
+            blocks_needed=None,
+            pursued=verdict.scope is not None and verdict.scope.undecided,
+        )
         if verdict.decision is Decision.HOLD
         and verdict.look is None
         and verdict.reason in (Reason.PRIMARY_UNDECIDED, Reason.GUARD_UNDECIDED)
@@ -176,7 +188,7 @@ def _length_findings(tested: Sequence[Checked], arm: Arm, objective: Objective) 
 
 
 def pursued(verdict: Verdict) -> frozenset[str]:
-    """Candidates with an open decision in any objective: what further blocks are spent on."""
+    """Candidates with an open decision in any objective, of the whole traffic or of a class."""
     return frozenset(
-        one.candidate for objective in verdict.objectives for one in objective.candidates if one.look is None
+        one.candidate for objective in verdict.objectives for one in objective.candidates if one.pursued
     )

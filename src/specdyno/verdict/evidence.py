@@ -25,7 +25,7 @@ class Evidence:
     dropped: frozenset[str]  # candidates whose engine failed twice in one block
     retired: Mapping[str, int] = field(default_factory=dict)  # candidate -> first block that did not need it any more
 
-    @property
+    @cached_property
     def candidates(self) -> tuple[Arm, ...]:
         return tuple(arm for arm in self.plan.arms() if arm.role is Role.CANDIDATE)
 

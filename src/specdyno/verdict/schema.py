@@ -76,6 +76,7 @@ class Scope:
 
     classes: tuple[str, ...]  # empty: none
     confirmed: bool  # these classes were measured by themselves
+    undecided: bool  # more blocks could add a class to it
     cells: tuple[CellVerdict, ...]
 
 
@@ -98,6 +99,7 @@ class CandidateVerdict:
     look: int | None  # number of complete blocks at which it was decided; None: not yet
     findings: tuple[Finding, ...]  # those that bear on it
     blocks_needed: tuple[int, int] | None = None  # for a hold: range of total blocks that would settle it
+    pursued: bool = False  # more blocks could change something, so a run goes on booting it
     scope: Scope | None = None  # None: the whole traffic is promoted, or no class is judged apart
 
 

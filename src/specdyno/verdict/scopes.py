@@ -2,7 +2,7 @@
 
 The whole traffic keeps 4/5 of an objective's allowed error, the cells (one per class at the objective's load) share
 1/5 by Holm's procedure, repeated at every look: a cell that crossed stays crossed and passes its share on. Whether a
-cell crossed does not depend on when the whole traffic was decided, but only crossings up to that look count.
+cell crosses does not depend on when or how the whole traffic was decided, so a lower gain can never open a scope.
 """
 
 from __future__ import annotations
@@ -69,19 +69,28 @@ def find_scope(evidence: Evidence, objective: Objective, arm: Arm, crossing: Cro
     names = evidence.cells(objective)
     if not names or crossing.decision is Decision.PROMOTE:
         return None
-    blocks, last = evidence.blocks_of(arm.name), crossing.look
+    blocks = evidence.blocks_of(arm.name)
     reached = [look for look in evidence.looks_of(arm.name) if look >= PROMOTION_BLOCKS]
     holm, crossed = _Holm(evidence, objective, arm), dict[str, CellVerdict]()
-    open_cells = [
+    left = [
         CellVerdict(name, GateStatus.UNDECIDED, Undefined("no look yet"), 1 + objective.minimum_gain, holm.level(1))
         for name in names
     ]
     for look in reached:
-        if last is None or look <= last:
-            open_cells = holm.run(blocks[:look], crossed, names)
-    cells = {cell.class_name: cell for cell in (*open_cells, *crossed.values())}
-    if crossed and any(guard_missed(run_gates(evidence, objective, arm, blocks=blocks[:look])) for look in reached):
-        crossed = {}
-    classes = tuple(name for name in names if name in crossed)
+        left = holm.run(blocks[:look], crossed, names)
+    cells = {cell.class_name: cell for cell in (*left, *crossed.values())}
+    closed = any(guard_missed(run_gates(evidence, objective, arm, blocks=blocks[:look])) for look in reached)
+    classes = () if closed else tuple(name for name in names if name in crossed)
     apart = len(classes) == 1 or evidence.plan.load(objective.load).concurrency == 1
-    return Scope(classes, bool(classes) and apart, tuple(cells[name] for name in names))
+    return Scope(
+        classes,
+        confirmed=bool(classes) and apart,
+        undecided=not closed and any(_promising(cell) for cell in left),
+        cells=tuple(cells[name] for name in names),
+    )
+
+
+def _promising(cell: CellVerdict) -> bool:
+    """Whether more blocks could let it cross: its estimate lies above the threshold, its interval on both sides."""
+    ratio = cell.ratio
+    return cell.status is GateStatus.UNDECIDED and (isinstance(ratio, Undefined) or ratio.estimate > cell.threshold)
