@@ -73,7 +73,6 @@ def with_cells(rng, shape, *, truth=0.0, truths=(0.0, 0.0, 0.0), own=0.5):
 
     `own` is the part of a window's variance that is not the boot's.
     """
-    studies, blocks, m = shape
     boots = normal(rng, shape) * np.sqrt(1 - own)
     window = S * np.sqrt(own)
     whole = truth + boots + rng.normal(0, window, shape)

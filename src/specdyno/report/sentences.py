@@ -136,6 +136,18 @@ FINDINGS: dict[FindingCode, Advice] = {
         "The engine is simulated: this shows how specdyno works and nothing about a model or a machine.",
         "Use a real engine for a decision.",
     ),
+    FindingCode.PREFIX_HITS_DIFFER: Advice(
+        "The arms found different shares of their prompts in the prefix cache.",
+        "Hidden-state methods compute the last matched block again; a larger gap means that the caches differ.",
+    ),
+    FindingCode.NOT_STEADY: Advice(
+        "The token rate at the start of a window differs from the rest of it (MSER-5).",
+        "Use a longer warm-up or a longer window; nothing was cut, and every arm is scored alike.",
+    ),
+    FindingCode.ORDER_DRIFT: Advice(
+        "Boots later in a block run at another speed than earlier ones.",
+        "Look for heat or a filling cache; order is balanced over blocks, so this widens the intervals only.",
+    ),
 }
 
 SEVERITIES: dict[Severity, str] = {
