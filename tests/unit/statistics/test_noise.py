@@ -47,7 +47,7 @@ def test_an_interval_of_a_drift_covers_the_truth():
     found = [drift(*boots(0.01, blocks=4, seed=seed), sign=1) for seed in range(300)]
     hits = [e.low <= 0.01 <= e.high for e in found if isinstance(e, Interval)]  # by chance all orders are one
     assert len(hits) > 290
-    assert 0.92 <= np.mean(hits) <= 0.98
+    assert 0.91 <= np.mean(hits) <= 0.985
 
 
 def test_one_block_or_always_the_same_order_tells_no_drift():
