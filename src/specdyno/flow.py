@@ -89,6 +89,7 @@ def run(
             rig=Rig(plan, adapter, store, watcher),
             folder=study,
             pools=prompts,
+            settled=lambda: not _pursued(store),
             pursued=lambda: _pursued(store),
             deadline_ns=time.monotonic_ns() + int(budget * 1e9) if budget else None,
             sizing=dict(store.header.sizing),

@@ -34,10 +34,11 @@ class Campaign:
     rig: Rig
     folder: Path
     pools: dict[str, ClassPrompts]
-    pursued: Callable[[], frozenset[str]]  # candidates with an open decision, by what is measured so far
+    settled: Callable[[], bool]  # asked at each look: no decision is open
     deadline_ns: int | None = None
     boot_seconds: dict[str, float] = field(default_factory=dict)  # arm -> last whole boot, stop included
     sizing: dict[str, int] = field(default_factory=dict)  # load -> requests per window
+    pursued: Callable[[], frozenset[str]] | None = None  # asked before each block: candidates with an open decision
 
     @property
     def plan(self) -> Plan:
@@ -63,13 +64,15 @@ async def walk(state: Campaign) -> None:
     for block in schedule(state.plan):
         ahead = [look for look in looks if look > block.index]
         # Once left out, an arm stays out: a block that it missed could never be made whole again.
-        still = racing & state.pursued()
+        still = racing & state.pursued() if state.pursued is not None else racing
         _tell_who_left(state, racing - still)
         racing = still
         if not ahead or not racing or not _time_for(state, _needed(state, block, racing)):
             return
         state.watcher.block(block.index, ahead[0], tuple(_needed(state, block, racing)))
         await _measure_block(state, block, racing, blocks_to_look=ahead[0] - block.index)
+        if block.index + 1 in looks and state.settled():
+            return
 
 
 def _needed(state: Campaign, block: Block, racing: frozenset[str]) -> list[str]:
