@@ -12,9 +12,7 @@ EXTRAS = ("torchvision", "torchaudio", "torchcodec")
 
 def imports(code: str) -> str:
     """The last line of the error, or nothing."""
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=False)
     return "" if done.returncode == 0 else (done.stderr.strip().splitlines() or ["no message"])[-1]
 
 

@@ -95,7 +95,7 @@ def demo(
     quick: Annotated[bool, typer.Option("--quick", help="One short block: ends with hold.")] = False,
 ) -> None:
     """Run a whole study on this machine with a real small model. Exits 0 whatever the verdict."""
-    from specdyno.demo import plans  # noqa: PLC0415 (the demo's parts are optional)
+    from specdyno.demo import plans
 
     if engine is EngineKind.SIMULATED:
         raise PlanError("the demo measures a real engine: use --engine vllm or --engine llamacpp")
@@ -120,8 +120,8 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file.")] = False,
 ) -> None:
     """Write a commented plan to start from."""
-    from specdyno.plan import template  # noqa: PLC0415 (keeps --help fast)
-    from specdyno.report import atomic  # noqa: PLC0415 (as above)
+    from specdyno.plan import template
+    from specdyno.report import atomic
 
     if path.exists() and not force:
         raise PlanError(f'"{path}" exists: name another file, or overwrite it with --force')
@@ -132,8 +132,7 @@ def init(
 @_verb
 def check(plan: PlanFile) -> None:
     """Show the arms, the schedule, the time it takes, the smallest gain it can see, and every value in force."""
-    from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
-    from specdyno import screens  # noqa: PLC0415 (as above)
+    from specdyno import flow, screens
 
     out.print(screens.checked(flow.check(plan)))
 
@@ -147,7 +146,7 @@ def run(
     budget: Annotated[str | None, typer.Option(help='No new block that would end after this, e.g. "2h".')] = None,
 ) -> None:
     """Measure a plan block by block up to the deciding look, then judge and report."""
-    from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
+    from specdyno import flow
 
     verdict = _measure_and_show(plan, out_dir, resume=resume, budget_s=_seconds(budget))
     raise typer.Exit(flow.exit_code(verdict))
@@ -156,7 +155,7 @@ def run(
 @_verb
 def judge(study: StudyFolder) -> None:
     """Judge a study's records again; no server is needed."""
-    from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
+    from specdyno import flow
 
     judged = flow.judge(study)
     _show(judged)
@@ -166,7 +165,7 @@ def judge(study: StudyFolder) -> None:
 @_verb
 def report(study: StudyFolder) -> None:
     """Write the report again: one HTML page, Markdown and JSON."""
-    from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
+    from specdyno import flow
 
     for path in flow.judge(study).paths:
         out.print(escape(str(path)), soft_wrap=True)
@@ -177,10 +176,13 @@ def export(
     study: StudyFolder,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Where the files go; default: STUDY/export.")] = None,
     *,
-    formats: Annotated[list[Format] | None, typer.Option("--format", help="csv, parquet or serve (the keys of `vllm bench serve`); repeatable.")] = None,
+    formats: Annotated[
+        list[Format] | None,
+        typer.Option("--format", help="csv, parquet or serve (the keys of `vllm bench serve`); repeatable."),
+    ] = None,
 ) -> None:
     """Write the records as CSV or Parquet tables and as JSON with the keys of `vllm bench serve`."""
-    from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
+    from specdyno import flow
 
     chosen = [str(one) for one in formats or [Format.CSV, Format.SERVE]]
     for path in flow.export(study, out_dir or study / "export", chosen):
@@ -204,11 +206,11 @@ def measure(
     out_dir: Annotated[Path | None, typer.Option("--out", help="Keep the records in this folder.")] = None,
 ) -> None:
     """Measure one running server: acceptance by position and class, latency. This is no verdict."""
-    from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
-    from specdyno import screens  # noqa: PLC0415 (as above)
-    from specdyno.display import Progress  # noqa: PLC0415 (as above)
+    from specdyno import flow, screens
+    from specdyno.display import Progress
+    from specdyno.load.probe import Probe
 
-    asked = flow.Probe(
+    asked = Probe(
         base_url=base_url,
         model=model,
         prompts=tuple(prompts or ("builtin:code", "builtin:chat")),
@@ -228,17 +230,22 @@ def measure(
 def read(
     path: Annotated[Path, typer.Argument(metavar="FILE", help="A log, a /metrics scrape or a result file.")],
     after: Annotated[Path | None, typer.Argument(metavar="[AFTER]", help="A later /metrics scrape.")] = None,
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object, for programs.")] = False,
 ) -> None:
     """Read acceptance out of what an engine printed: logs, /metrics, per-request objects, bench results."""
-    from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
-    from specdyno import screens  # noqa: PLC0415 (as above)
+    from specdyno import flow, screens
 
-    out.print(screens.reading(flow.read(path, after)))
+    found = flow.read(path, after)
+    if as_json:
+        sys.stdout.write(screens.reading_json(found) + "\n")
+    else:
+        out.print(screens.reading(found))
 
 
 def _measure_and_show(plan: Path, study: Path, *, resume: bool, budget_s: float | None) -> Verdict:
-    from specdyno import flow  # noqa: PLC0415 (keeps --help fast)
-    from specdyno.display import Progress  # noqa: PLC0415 (as above)
+    from specdyno import flow
+    from specdyno.display import Progress
 
     try:
         with Progress(out) as progress:
@@ -255,13 +262,13 @@ def _measure_and_show(plan: Path, study: Path, *, resume: bool, budget_s: float 
 
 
 def _show(judged: flow.Judged) -> None:
-    from specdyno.report import text  # noqa: PLC0415 (keeps --help fast)
+    from specdyno.report import text
 
     out.print(text.render(judged.view, page=str(judged.page)))
 
 
 def _seconds(budget: str | None) -> float | None:
-    from specdyno.plan.spelling import duration_s  # noqa: PLC0415 (keeps --help fast)
+    from specdyno.plan.spelling import duration_s
 
     if budget is None:
         return None
@@ -269,6 +276,8 @@ def _seconds(budget: str | None) -> float | None:
         value = duration_s(budget)
     except ValueError as error:
         raise PlanError(f"--budget: {error}") from error
+    if not value:
+        raise PlanError("--budget: no block can be measured in no time. Leave it out for no limit")
     return float(value)  # type: ignore[arg-type]
 
 

@@ -27,7 +27,8 @@ class Progress:
     def __init__(self, console: Console) -> None:
         self._console = console
         self._began = time.monotonic()
-        self._block, self._blocks, self._order = 0, 0, ()
+        self._block, self._blocks = 0, 0
+        self._order: tuple[str, ...] = ()
         self._arm, self._phase, self._class = "", "", ""
         self._rows, self._planned = 0, 0
         self._recent: deque[tuple[float, int]] = deque()

@@ -307,7 +307,8 @@ def _able_to_start(plan: Plan, study: Path, adapter: Adapter) -> list[str]:
 
 def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
     def absolute(value: str | None) -> str | None:
-        return str((base / value).resolve()) if value and (base / value).expanduser().exists() else value
+        path = base / Path(value).expanduser() if value else None
+        return str(path.resolve()) if path is not None and path.exists() else value
 
     return plan.model_copy(
         update={

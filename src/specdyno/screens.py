@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import orjson
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -95,6 +96,11 @@ def reading(found: Reading, depth: int = 0) -> RenderableType:
     return Padding(Group(*parts), (0, 0, 0, 2 * depth))
 
 
+def reading_json(found: Reading) -> str:
+    """The whole reading as JSON: fractions, counts, and null for what is unknown."""
+    return orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2).decode()
+
+
 def _arm_rows(found: Checked) -> list[tuple[str, ...]]:
     return [
         (arm.name, str(arm.method or "none"), str(arm.draft_tokens or ""), arm.draft or "") for arm in found.plan.arms()
@@ -104,10 +110,9 @@ def _arm_rows(found: Checked) -> list[tuple[str, ...]]:
 def _time_lines(found: Checked) -> list[str]:
     estimate = found.estimate
     assumed = f" (assumed: {', '.join(estimate.assumptions)})" if estimate.assumptions else ""
-    lines = [
-        f"one block about {spelling.seconds(estimate.block_s)}, to the first look about "
-        f"{spelling.seconds(estimate.first_look_s)}, to the last about {spelling.seconds(estimate.total_s)}{assumed}"
-    ]
+    first, last = spelling.seconds(estimate.first_look_s), spelling.seconds(estimate.total_s)
+    block = spelling.seconds(estimate.block_s)
+    lines = [f"one block about {block}, to the first look about {first}, to the last about {last}{assumed}"]
     budget = found.plan.budget.time
     if budget is not None and budget < estimate.first_look_s:
         lines.append(f"the budget of {spelling.seconds(budget)} ends before the first look: this plan can only hold")
@@ -122,7 +127,7 @@ def _gain_lines(found: Checked) -> list[str]:
         + (f" and {_half(gain.last)} at {gain.last_blocks}" if gain.last_blocks != gain.first_blocks else "")
         + f" (level {spelling.exact_share(1 - gain.level)})"
     ]
-    if found.plan.experiment.looks[-1] < 4:  # noqa: PLR2004 (the fewest blocks that may promote)
+    if found.plan.experiment.looks[-1] < 4:  # the fewest blocks that may promote
         lines.append("fewer than four blocks never promote: this plan ends with hold or reject")
     return lines
 
@@ -163,7 +168,7 @@ def _acceptance(curves: Sequence[Curve]) -> Table:
 
 
 def _figures(analysis: Analysis) -> list[tuple[str, ...]]:
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for summary in analysis.summaries:
         text = "; ".join(
             f"{name} " + ", ".join(f"{key} {value:.1f} ms" for key, value in figures)

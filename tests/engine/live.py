@@ -37,7 +37,7 @@ candidates:
     "llamacpp": """
 engine: {kind: llamacpp, args: {ctx-size: 4096, parallel: 2, no-cache-prompt: true}}
 candidates:
-  - {method: ngram, draft_tokens: [2, 6], options: {spec-ngram-simple-size-n: 3}}
+  - {method: ngram, draft_tokens: [3, 6], options: {spec-ngram-simple-size-n: 3}}
 """,
     "vllm": """
 engine:
@@ -55,14 +55,14 @@ target: {model: "@target@"}
 workload:
   sampling: {temperature: 0.0}
   classes:
-    - {name: code, prompts: "builtin:code", share: 0.5, max_tokens: 40}
-    - {name: chat, prompts: "builtin:chat", share: 0.5, max_tokens: 40}
+    - {name: code, prompts: "builtin:code", share: 0.5, max_tokens: 64}
+    - {name: chat, prompts: "builtin:chat", share: 0.5, max_tokens: 64}
 loads: [{name: one, concurrency: 1, window: 10s}]
 objectives: [{name: one, load: one, measure: time_per_job}]
 """
 ARMS = [
     *[("simulated", name) for name in ("baseline", "eagle3-k3", "ngram-k5")],
-    *[("llamacpp", name) for name in ("baseline", "ngram-k2", "ngram-k6")],
+    *[("llamacpp", name) for name in ("baseline", "ngram-k3", "ngram-k6")],
     *[("vllm", name) for name in ("baseline", "eagle3-k3", "ngram-k5")],
 ]
 

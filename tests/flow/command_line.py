@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,9 @@ def plan(**changes: Any) -> dict[str, Any]:
     }
 
 
-def engine(*, scale: float = 0.1, truth: Mapping[str, Any] | None = None, fault: str | None = None, **keys: Any) -> dict:
+def engine(
+    *, scale: float = 0.1, truth: Mapping[str, Any] | None = None, fault: str | None = None, **keys: Any
+) -> dict:
     """The simulated engine; `keys` are further keys of the plan's `engine`, its `args` added to."""
     args = {"time-scale": scale, "truth": json.dumps({**QUIET, **(truth or {})}), **keys.pop("args", {})}
     return {"kind": "simulated", "args": args | ({"fault": fault} if fault else {}), **keys}
@@ -111,7 +113,7 @@ def verdict(study: Path) -> dict[str, Any]:
 def rows(study: Path, query: str) -> list[tuple]:
     """Rows of a study that another process may be writing; none while there is no such table yet."""
     try:
-        with sqlite3.connect(f"file:{study / 'study.sqlite'}?mode=ro", uri=True, timeout=30) as database:
+        with closing(sqlite3.connect(f"file:{study / 'study.sqlite'}?mode=ro", uri=True, timeout=30)) as database:
             return database.execute(query).fetchall()
     except sqlite3.OperationalError:
         return []

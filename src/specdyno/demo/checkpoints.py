@@ -6,6 +6,7 @@ draft is an EAGLE-3 head trained for it, carried in 8 bits by this package. Noth
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import os
 import shutil
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from specdyno.demo import eightbit
-from specdyno.errors import EngineError
+from specdyno.errors import EngineError, RecordError
 
 _DRAFT = Path(__file__).with_name("draft")
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
@@ -49,31 +50,44 @@ def target_folder() -> Path:
 
 
 def draft_folder() -> Path:
-    """The EAGLE-3 draft restored to bfloat16."""
+    """The EAGLE-3 draft restored to bfloat16; a package with another draft gets another folder."""
+    config, weights = _DRAFT / "config.json", _DRAFT / "weights.q8.safetensors"
 
     def restore(folder: Path) -> None:
-        shutil.copy(_DRAFT / "config.json", folder / "config.json")
-        eightbit.restore(_DRAFT / "weights.q8.safetensors", folder / "model.safetensors")
+        shutil.copy(config, folder / "config.json")
+        eightbit.restore(weights, folder / "model.safetensors")
 
-    return _made("smollm2-draft-head", restore)
+    content = hashlib.sha256(config.read_bytes() + weights.read_bytes()).hexdigest()[:8]
+    return _made(f"smollm2-draft-head-{content}", restore)
 
 
 def _made(name: str, make: Callable[[Path], None]) -> Path:
-    """A cached folder that is there whole or not at all."""
+    """A cached folder that is there whole or not at all. RecordError where the cache cannot be written."""
     folder = cache() / name
     if folder.is_dir():
         return folder
+    try:
+        _make(folder, make)
+    except OSError as error:
+        raise RecordError(
+            f"{folder}: the cache cannot be written ({error.strerror or error}). "
+            "Free some space, or name another folder in SPECDYNO_CACHE."
+        ) from error
+    return folder
+
+
+def _make(folder: Path, make: Callable[[Path], None]) -> None:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{name}-") as partial:
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as partial:
         make(Path(partial))
         try:
             Path(partial).rename(folder)
         except OSError:
             if not folder.is_dir():  # another process was first
                 raise
+        else:
+            folder.chmod(0o755)
         Path(partial).mkdir(exist_ok=True)
-    folder.chmod(0o755)
-    return folder
 
 
 def _convert(gguf: Path, folder: Path) -> None:

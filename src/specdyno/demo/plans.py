@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from importlib.resources import files
 from pathlib import Path
-
-import yaml
 
 from specdyno.demo import checkpoints
 from specdyno.plan.schema import EngineKind
@@ -24,11 +23,18 @@ def render(kind: EngineKind, *, quick: bool) -> str:
     else:
         values |= {"target": str(checkpoints.target_gguf())}
     for name, value in values.items():
-        text = text.replace(f'"@{name}@"', value if value.isdigit() else yaml.safe_dump(value).splitlines()[0])
+        text = text.replace(f'"@{name}@"', value if value.isdigit() else _quoted(value))
     preload = openmp_library()
     if kind is EngineKind.VLLM and preload is not None:
-        text = text.replace('VLLM_CPU_KVCACHE_SPACE: "2"', f'VLLM_CPU_KVCACHE_SPACE: "2", LD_PRELOAD: "{preload}"')
+        text = text.replace(
+            'VLLM_CPU_KVCACHE_SPACE: "2"', f'VLLM_CPU_KVCACHE_SPACE: "2", LD_PRELOAD: {_quoted(str(preload))}'
+        )
     return text
+
+
+def _quoted(text: str) -> str:
+    """A YAML string on one line, whatever the text holds."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 def openmp_library() -> Path | None:

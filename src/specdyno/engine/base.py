@@ -28,7 +28,7 @@ class Launch:
 
     argv: tuple[str, ...]
     port: int
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict, repr=False)  # may hold the API key
 
     @property
     def base_url(self) -> str:
@@ -46,6 +46,18 @@ class Answers:
     json: dict[str, Any]
     log: str  # the engine's own output so far (untrusted text)
 
+    def mapping(self, path: str) -> dict[str, Any]:
+        """The JSON object behind a path; empty where something else, or nothing, was answered."""
+        value = self.json.get(path)
+        return value if isinstance(value, dict) else {}
+
+    def served_model(self) -> str | None:
+        """The first name that `/v1/models` lists."""
+        listed = self.mapping("/v1/models").get("data")
+        first = listed[0] if isinstance(listed, list) and listed else None
+        name = first.get("id") if isinstance(first, dict) else None
+        return name if isinstance(name, str) else None
+
 
 class Adapter(ABC):
     """One product. Subclasses state facts; they keep no state."""
@@ -57,6 +69,8 @@ class Adapter(ABC):
     questions: tuple[str, ...] = ("/v1/models",)
     owned_flags: frozenset[str] = frozenset({"host", "port", "model"})
     """Flags that specdyno sets itself and that a plan's `engine.args` must not hold."""
+    key_variable: str
+    """Environment variable from which this product takes the API key it shall require."""
 
     def __init__(self, engine: Engine, target: Target) -> None:
         self.engine = engine
@@ -64,7 +78,7 @@ class Adapter(ABC):
 
     @abstractmethod
     def flags(self, arm: Arm, port: int, *, boot_seed: int) -> list[str]:
-        """Every flag of this arm, model and speculation included, after the user's own."""
+        """Every flag of this arm, model and speculation included; the user's own follow."""
 
     @abstractmethod
     def identity(self, answers: Answers) -> Identity:
@@ -76,7 +90,9 @@ class Adapter(ABC):
 
     def launch(self, arm: Arm, port: int, *, boot_seed: int = 0) -> Launch:
         argv = [*self.command(), *self.flags(arm, port, boot_seed=boot_seed), *user_flags(self.engine.args)]
-        return Launch(tuple(argv), port, {**self.default_env(), **self.engine.env})
+        key = api_key(self.engine)
+        required = {self.key_variable: key} if key else {}  # never on the command line, which every user may read
+        return Launch(tuple(argv), port, {**self.default_env(), **self.engine.env, **required})
 
     def default_env(self) -> dict[str, str]:
         return {}
@@ -89,15 +105,20 @@ class Adapter(ABC):
         )
 
     def refuse_owned_flags(self) -> None:
-        problems = [
-            Problem(
-                f"engine.args.{key}",
-                f"specdyno sets --{key.replace('_', '-')} itself",
-                self.owned_remedy(key.replace("_", "-")),
-            )
-            for key in self.engine.args
-            if key.replace("_", "-") in self.owned_flags and key != "port"
-        ]
+        """PlanError for flags that are specdyno's, secrets among the flags, and a port that is none."""
+        problems = []
+        for key, value in self.engine.args.items():
+            flag = key.replace("_", "-")
+            if flag in SECRET_FLAGS and isinstance(value, str | int | float) and not isinstance(value, bool):
+                problems.append(Problem(f"engine.args.{key}", "a secret on a command line is public", _EXPORT_IT))
+            elif flag.partition(".")[0] in self.owned_flags and key != "port":
+                seen = f"specdyno sets --{flag} itself"
+                problems.append(Problem(f"engine.args.{key}", seen, self.owned_remedy(flag)))
+        if any(part.partition("=")[0].replace("_", "-") in _SECRET_OPTIONS for part in self.engine.command):
+            problems.append(Problem("engine.command", "a secret on a command line is public", _EXPORT_IT))
+        if "port" in self.engine.args and not _is_port(self.engine.args["port"]):
+            seen = f"{self.engine.args['port']} is no port"
+            problems.append(Problem("engine.args.port", seen, "Write a number from 1 to 65535, or remove it"))
         if problems:
             raise PlanError(problems)
 
@@ -133,6 +154,41 @@ def user_flags(args: dict[str, str | int | float | bool | None]) -> list[str]:
         if value is not None and value is not True:
             flags.append(str(value))
     return flags
+
+
+SECRET_FLAGS = frozenset({"api-key", "hf-token", "hft"})
+_SECRET_OPTIONS = frozenset({*(f"--{flag}" for flag in SECRET_FLAGS), "-hft"})
+_EXPORT_IT = (
+    "Export it as an environment variable: engine.api_key_env names the one with the API key, HF_TOKEN is passed on"
+)
+
+
+def api_key(engine: Engine) -> str:
+    """The API key in the variable that the plan names; empty where it names none. PlanError where it cannot be sent."""
+    name = engine.api_key_env
+    if not name:
+        return ""
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise PlanError([Problem("engine.api_key_env", f"the variable {name} is not set", f"Set it: export {name}=…")])
+    if not (key.isascii() and key.isprintable()):
+        seen = f"the value of {name} holds characters that no HTTP header may hold"
+        raise PlanError([Problem("engine.api_key_env", seen, "Set it to the bare key")])
+    return key
+
+
+def conceal(text: str, secret: str) -> str:
+    """The text without the secret's value.
+
+    >>> conceal("Bearer abc refused", "abc")
+    'Bearer [API key] refused'
+    """
+    return text.replace(secret, "[API key]") if secret else text
+
+
+def _is_port(value: object) -> bool:
+    text = str(value)
+    return not isinstance(value, bool) and text.isascii() and text.isdigit() and 1 <= int(text) <= 65535
 
 
 _SECRET_WORDS = ("key", "token_id_secret", "secret", "password", "hf_token", "credential")

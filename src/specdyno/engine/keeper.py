@@ -14,17 +14,48 @@ import select
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
-_POLL_S = 0.2
+_POLL_S = 1.0  # only should a signal be missed: the pipes wake the keeper at once
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
+_PROGRAM = ctypes.CDLL(None)
 
 
 def adopt_orphans() -> None:
     """Let descendants whose parent died become children of this process, so that they can be found (Linux only)."""
     with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        _PROGRAM.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_keeper() -> None:
+    """In the engine before it runs: should the keeper itself be killed, the kernel ends the engine (Linux only)."""
+    with contextlib.suppress(OSError, AttributeError):
+        _PROGRAM.prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
+
+
+def wake_on_signals() -> int:
+    """A descriptor that holds the numbers of signals that came: the engine's end (SIGCHLD), or a wish to end it.
+
+    They have handlers that do nothing, so that none ends the keeper and the engine does not inherit ignored signals.
+    """
+    readable, writable = os.pipe()
+    os.set_blocking(writable, False)
+    signal.set_wakeup_fd(writable, warn_on_full_buffer=False)
+    for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, lambda *_: None)
+    return readable
+
+
+def watch(engine: subprocess.Popen[bytes], signals: int) -> None:
+    """Return once the engine has ended, the lifeline is closed, or SIGTERM came."""
+    while engine.poll() is None:
+        readable, _, _ = select.select([0, signals], [], [], _POLL_S)
+        if 0 in readable and not os.read(0, 4096):
+            return
+        # A Ctrl-C in the terminal (SIGINT) is specdyno's to handle.
+        if signals in readable and signal.SIGTERM in os.read(signals, 4096):
+            return
 
 
 def descendants(root: int) -> list[int]:
@@ -66,12 +97,16 @@ def end(engine: subprocess.Popen[bytes], grace_s: float) -> None:
 def main(argv: list[str]) -> int:
     grace_s, log_path, command = float(argv[0]), argv[1], argv[2:]
     adopt_orphans()
-    # The lifeline alone ends the engine: a Ctrl-C in the terminal is specdyno's to handle.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signals = wake_on_signals()
     with Path(log_path).open("ab") as log:
         try:
             engine = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=die_with_keeper,  # noqa: PLW1509 (safe: this process has one thread)
             )
         except OSError as error:
             sys.stdout.write(f"error {error}\n")
@@ -79,20 +114,8 @@ def main(argv: list[str]) -> int:
             return 127
     sys.stdout.write(f"pid {engine.pid}\n")
     sys.stdout.flush()
-    asked_to_end = False
-
-    def on_term(_number: int, _frame: object) -> None:
-        nonlocal asked_to_end
-        asked_to_end = True
-
-    signal.signal(signal.SIGTERM, on_term)
-    while engine.poll() is None and not asked_to_end:
-        with contextlib.suppress(InterruptedError):
-            readable, _, _ = select.select([0], [], [], _POLL_S)
-            if readable and not os.read(0, 4096):
-                break
+    watch(engine, signals)
     end(engine, grace_s)
-    time.sleep(0)
     code = engine.poll()
     return code if code is not None and code >= 0 else 128 + abs(code or 0)
 

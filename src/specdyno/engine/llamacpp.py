@@ -11,7 +11,7 @@ import re
 import shutil
 from typing import Any
 
-from specdyno.engine.base import HOST, Adapter, Answers, flatten
+from specdyno.engine.base import HOST, SECRET_FLAGS, Adapter, Answers, flatten, user_flags
 from specdyno.errors import EngineError, PlanError
 from specdyno.plan.schema import Arm, Method
 from specdyno.records.schema import Identity
@@ -28,6 +28,8 @@ _TYPES = {
     Method.DSPARK: "draft-dspark",
 }
 _NEUTRAL = {kind: str(method) for method, kind in reversed(_TYPES.items())}
+_LOOKUP_SIZE = "spec-ngram-simple-size-n"
+_USUAL_LOOKUP = 4
 # For these K is the size of the proposed m-gram, not --spec-draft-n-max.
 _NGRAM_K_FLAG = {
     "ngram-simple": "--spec-ngram-simple-size-m",
@@ -35,11 +37,13 @@ _NGRAM_K_FLAG = {
     "ngram-map-k4v": "--spec-ngram-map-k4v-size-m",
     "ngram-mod": "--spec-ngram-mod-n-max",
 }
+_NOT_OPTIONS = frozenset({"host", "port", "model", "m", "metrics", "slots", "no-slots"})
 _POSITION = re.compile(r"^llamacpp:spec_decode_num_accepted_tokens_per_pos_total\{", re.MULTILINE)
 
 
 class LlamaCppAdapter(Adapter):
     name = "llama.cpp"
+    key_variable = "LLAMA_API_KEY"
     default_command = ("llama-server",)
     questions = ("/v1/models", "/props", "/slots", "/metrics")
     owned_flags = frozenset(
@@ -63,16 +67,17 @@ class LlamaCppAdapter(Adapter):
         return super().owned_remedy(flag)
 
     def identity(self, answers: Answers) -> Identity:
-        props = answers.json.get("/props") or {}
-        slots = answers.json.get("/slots") or []
-        models = (answers.json.get("/v1/models") or {}).get("data") or []
+        props = answers.mapping("/props")
+        listed = answers.json.get("/slots")
+        slots = [slot for slot in listed if isinstance(slot, dict)] if isinstance(listed, list) else []
         speculation = any(slot.get("speculative") for slot in slots) if slots else None
         # One series per draft position, there from the first verified draft on.
-        positions = len(_POSITION.findall(answers.json.get("/metrics") or ""))
+        exposition = answers.json.get("/metrics")
+        positions = len(_POSITION.findall(exposition)) if isinstance(exposition, str) else 0
         return Identity(
             engine="llama.cpp",
             version=_version(props),
-            model=models[0].get("id") if models else props.get("model_alias"),
+            model=answers.served_model() or props.get("model_alias"),
             speculation=speculation,
             method=_method_in_slots(slots) if speculation else None,
             draft_tokens=positions or None,
@@ -90,12 +95,28 @@ def speculative_flags(arm: Arm) -> list[str]:
         raise PlanError(f"llama.cpp has no method {arm.method}. It knows: {known}")
     kind = str(arm.options.get("spec-type", _TYPES[arm.method]))
     flags = ["--spec-type", kind, _NGRAM_K_FLAG.get(kind, "--spec-draft-n-max"), str(arm.draft_tokens)]
+    if kind == _NGRAM_SIMPLE:
+        flags += _lookup_size(arm)
     if arm.draft is not None:
         flags += ["--spec-draft-model", arm.draft]
-    for key, value in arm.options.items():
-        if key != "spec-type":
-            flags += [f"--{key.replace('_', '-')}", str(value)]
-    return flags
+    further = {key: value for key, value in arm.options.items() if key != "spec-type"}
+    if foreign := sorted(key for key in further if key.replace("_", "-") in _NOT_OPTIONS | SECRET_FLAGS):
+        raise PlanError(f"candidates[].options.{foreign[0]} of {arm.name}: it does not describe a way to draft")
+    return flags + user_flags(further)
+
+
+def _lookup_size(arm: Arm) -> list[str]:
+    """ngram-simple drafts nothing unless K reaches the length of the n-gram it looks up (12 when not said)."""
+    k = arm.draft_tokens or 1
+    stated = next((value for key, value in arm.options.items() if key.replace("_", "-") == _LOOKUP_SIZE), None)
+    if stated is None:
+        return [f"--{_LOOKUP_SIZE}", str(min(k, _USUAL_LOOKUP))]
+    if isinstance(stated, int) and stated > k:
+        raise PlanError(
+            f"llama.cpp's ngram-simple never drafts when K ({k}) is below its lookup size ({_LOOKUP_SIZE}: {stated}). "
+            "Raise draft_tokens or lower the option"
+        )
+    return []
 
 
 def _packaged_server() -> str:
@@ -117,7 +138,8 @@ def _packaged_server() -> str:
 
 def _settings(props: dict[str, Any], slots: list[dict[str, Any]]) -> dict[str, Any]:
     """Resolved facts that do not depend on what a slot last served."""
-    defaults = props.get("default_generation_settings") or {}
+    stated = props.get("default_generation_settings")
+    defaults = stated if isinstance(stated, dict) else {}
     kept = {
         "n_ctx": defaults.get("n_ctx"),
         "total_slots": props.get("total_slots"),
@@ -144,7 +166,8 @@ def _version(props: dict[str, Any]) -> str | None:
 def _method_in_slots(slots: list[dict[str, Any]]) -> str | None:
     """What the slots that have served a request name as their type, as a neutral name. None before the first."""
     for slot in slots:
-        for kind in str((slot.get("params") or {}).get("speculative.types", "")).split(","):
+        params = slot.get("params")
+        for kind in str(params.get("speculative.types", "")).split(",") if isinstance(params, dict) else ():
             if kind in _NEUTRAL:
                 return _NEUTRAL[kind]
             if kind.startswith("ngram-"):

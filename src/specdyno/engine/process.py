@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 import re
-import signal
 import socket
 import sys
 import time
@@ -20,7 +19,7 @@ from pathlib import Path
 import psutil
 
 from specdyno.engine.base import HOST, Launch
-from specdyno.errors import EngineError
+from specdyno.errors import EngineError, RecordError
 
 STOP_GRACE_S = 15.0
 _KEEPER_MARGIN_S = 10.0
@@ -39,6 +38,7 @@ class EngineProcess:
     keeper: asyncio.subprocess.Process
     pid: int
     pid_started: float
+    grace_s: float  # from SIGTERM to SIGKILL
     _exit: asyncio.Task[int]
 
     @property
@@ -61,55 +61,67 @@ class EngineProcess:
 
     def memory_bytes(self) -> int | None:
         """Resident memory of the engine and everything below it; None once it is gone."""
-        try:
-            leader = psutil.Process(self.pid)
-            family = [leader, *leader.children(recursive=True)]
-            return sum(process.memory_info().rss for process in family)
-        except psutil.Error:
-            return None
+        total = None
+        for process in _family(self.pid):
+            with contextlib.suppress(psutil.Error):  # ended meanwhile
+                total = (total or 0) + process.memory_info().rss
+        return total
 
     def cpu_s(self) -> float:
         """Processor seconds used so far by the engine's living processes."""
         total = 0.0
-        with contextlib.suppress(psutil.Error):
-            leader = psutil.Process(self.pid)
-            for process in [leader, *leader.children(recursive=True)]:
-                with contextlib.suppress(psutil.Error):
-                    times = process.cpu_times()
-                    total += times.user + times.system
+        for process in _family(self.pid):
+            with contextlib.suppress(psutil.Error):
+                times = process.cpu_times()
+                total += times.user + times.system
         return total
 
     async def stop(self) -> None:
-        """SIGTERM, wait for exit and for the port; the keeper sends SIGKILL to the group after the grace."""
-        if self.keeper.stdin is not None:
-            self.keeper.stdin.close()
+        """SIGTERM, wait for exit and for the port; the keeper sends SIGKILL to the group after the grace.
+
+        Where this is cancelled the engine is killed at once.
+        """
+        _let_go(self.keeper)
         try:
-            await asyncio.wait_for(self.wait(), 2 * STOP_GRACE_S + _KEEPER_MARGIN_S)
+            await asyncio.wait_for(self.wait(), 2 * self.grace_s + _KEEPER_MARGIN_S)
+        except asyncio.CancelledError:
+            self._kill()
+            raise
         except TimeoutError:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-            with contextlib.suppress(ProcessLookupError):
-                self.keeper.kill()
+            self._kill()
             await self.wait()
-        # A keeper that somebody killed could end nothing.
-        await asyncio.to_thread(end_stale, self.pid, self.pid_started)
+        if (self.exit_code or 0) < 0:  # a keeper that was killed could end nothing
+            await asyncio.to_thread(end_stale, self.pid, self.pid_started)
+            await asyncio.to_thread(_end_group, self.pid, self.pid_started)
         await _wait_for_port(self.launch.port)
 
+    def _kill(self) -> None:
+        if self.keeper.returncode is not None:
+            return
+        for process in _family(self.keeper.pid)[1:]:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            self.keeper.kill()
 
-async def start(launch: Launch, log_path: Path) -> EngineProcess:
-    """Start an engine; returns once its process exists. Raises EngineError where it cannot be started at all."""
+
+async def start(launch: Launch, log_path: Path, *, grace_s: float = STOP_GRACE_S) -> EngineProcess:
+    """Start an engine; returns once its process exists. Raises EngineError where it cannot be started at all.
+
+    RecordError where its log cannot be written. Cancelled, it leaves no engine behind.
+    """
     if not port_is_free(launch.port):
         raise EngineError(
             f"port {launch.port} on {HOST} is taken{_port_holder(launch.port)}",
             remedy="Stop that program, or remove engine.args.port so that a free port is chosen",
         )
-    log_path.parent.mkdir(parents=True, exist_ok=True)
+    _touch(log_path)
     keeper = await asyncio.create_subprocess_exec(
         sys.executable,
         "-I",
         "-S",
         str(Path(__file__).with_name("keeper.py")),
-        str(STOP_GRACE_S),
+        str(grace_s),
         str(log_path),
         *launch.argv,
         stdin=asyncio.subprocess.PIPE,
@@ -119,7 +131,13 @@ async def start(launch: Launch, log_path: Path) -> EngineProcess:
     )
     if keeper.stdout is None:
         raise RuntimeError("the keeper was started without its pipe")
-    word, _, rest = (await keeper.stdout.readline()).decode(errors="replace").strip().partition(" ")
+    try:
+        line = await keeper.stdout.readline()
+    except BaseException:
+        _let_go(keeper)
+        await asyncio.shield(keeper.wait())
+        raise
+    word, _, rest = line.decode(errors="replace").strip().partition(" ")
     if word != "pid":
         await keeper.wait()
         raise EngineError(
@@ -128,7 +146,41 @@ async def start(launch: Launch, log_path: Path) -> EngineProcess:
         )
     pid = int(rest)
     exit_task = asyncio.ensure_future(keeper.wait())
-    return EngineProcess(launch, log_path, keeper, pid, start_time(pid) or time.time(), exit_task)
+    return EngineProcess(launch, log_path, keeper, pid, start_time(pid) or time.time(), grace_s, exit_task)
+
+
+def _touch(log_path: Path) -> None:
+    try:
+        log_path.parent.mkdir(parents=True, exist_ok=True)
+        log_path.open("ab").close()
+    except OSError as error:
+        raise RecordError(f"{log_path}: the engine's log cannot be written ({error.strerror or error})") from error
+
+
+def _let_go(keeper: asyncio.subprocess.Process) -> None:
+    """Close the lifeline: the keeper ends the engine, then itself."""
+    if keeper.stdin is not None:
+        keeper.stdin.close()
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    """A process and everything below it, itself first; empty once it is gone."""
+    try:
+        leader = psutil.Process(pid)
+        return [leader, *leader.children(recursive=True)]
+    except psutil.Error:
+        return []
+
+
+def _end_group(pid: int, pid_started: float) -> None:
+    """Kill what is left of an engine's process group: not one that has taken over its number."""
+    started = start_time(pid)
+    if started is not None and not _same(started, pid_started):
+        return
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == pid and process.create_time() > pid_started - _SAME_START_S:
+                process.kill()
 
 
 def start_time(pid: int) -> float | None:
@@ -159,18 +211,38 @@ def end_stale(pid: int, pid_started: float) -> bool:
     """
     if not _lives(pid, pid_started):
         return False
-    leader = psutil.Process(pid)
-    family = [leader]
-    with contextlib.suppress(psutil.Error):
-        family += leader.children(recursive=True)
-    with contextlib.suppress(psutil.Error):
-        leader.terminate()
-    _, alive = psutil.wait_procs(family, timeout=STOP_GRACE_S)
-    for process in alive:
+    family = _family(pid)
+    for leader in family[:1]:
+        with contextlib.suppress(psutil.Error):
+            leader.terminate()
+    _still_alive(family[:1], after_s=STOP_GRACE_S)
+    for process in family:  # what it left behind was asked by nobody: no grace
         with contextlib.suppress(psutil.Error):
             process.kill()
-    psutil.wait_procs(alive, timeout=STOP_GRACE_S)
+    _still_alive(family, after_s=STOP_GRACE_S)
     return True
+
+
+def _still_alive(family: list[psutil.Process], *, after_s: float) -> list[psutil.Process]:
+    """Those that have not ended within `after_s`. A zombie has ended, whether or not its parent ever asks for it."""
+    deadline = time.monotonic() + after_s
+    while (alive := [one for one in family if _at_work(one)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return alive
+
+
+def _at_work(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.Error:
+        return False
+
+
+def conceal_in_log(log_path: Path, secret: str) -> None:
+    """Overwrite a secret that an engine, now ended, has printed."""
+    with contextlib.suppress(OSError):
+        if secret and secret.encode() in (log := log_path.read_bytes()):
+            log_path.write_bytes(log.replace(secret.encode(), b"[API key]"))
 
 
 def free_port() -> int:

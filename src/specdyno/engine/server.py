@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import aiohttp
 import orjson
 
 from specdyno.engine import counters, process
-from specdyno.engine.base import Adapter, Answers
+from specdyno.engine.base import Adapter, Answers, api_key, conceal
 from specdyno.engine.llamacpp import LlamaCppAdapter
 from specdyno.engine.simulated.adapter import SimulatedAdapter
 from specdyno.engine.vllm import VllmAdapter
@@ -49,6 +49,7 @@ class Server:
     adapter: Adapter
     session: aiohttp.ClientSession
     process: process.EngineProcess | None = None
+    secret: str = field(default="", repr=False)  # the API key, which may show nowhere
 
     async def identity(self) -> Identity:
         answers = {path: await self.ask(path) for path in self.adapter.questions}
@@ -67,9 +68,7 @@ class Server:
 
     async def served_model(self, fallback: str) -> str:
         """The name under which requests must ask for the model."""
-        models = await self.ask("/v1/models")
-        listed = models.get("data") if isinstance(models, dict) else None
-        return str(listed[0]["id"]) if listed and "id" in listed[0] else fallback
+        return Answers({"/v1/models": await self.ask("/v1/models")}, "").served_model() or fallback
 
     async def healthy(self) -> bool:
         """Whether the engine says that it is ready."""
@@ -82,6 +81,7 @@ class Server:
     async def stop(self) -> None:
         if self.process is not None:
             await self.process.stop()
+            process.conceal_in_log(self.process.log_path, self.secret)
 
     async def ask(self, path: str) -> Any:
         """The JSON value or text behind a path; None where the engine refuses or does not answer."""
@@ -101,15 +101,15 @@ class Server:
 async def begin(made: Adapter, arm: Arm, *, log_path: Path, session: aiohttp.ClientSession, boot_seed: int) -> Server:
     """Start an arm's process. The caller records its pid before waiting with `wait_ready`."""
     fixed = made.engine.args.get("port")
-    port = int(fixed) if isinstance(fixed, int | str) and not isinstance(fixed, bool) else process.free_port()
-    launch = made.launch(arm, port, boot_seed=boot_seed)
+    port = int(fixed) if fixed is not None else process.free_port()
+    launch, secret = made.launch(arm, port, boot_seed=boot_seed), api_key(made.engine)
     started = await process.start(launch, log_path)
-    return Server(launch.base_url, made, session, started)
+    return Server(launch.base_url, made, session, started, secret)
 
 
 async def attach(base_url: str, engine: Engine, session: aiohttp.ClientSession) -> Server:
     """A server that somebody else runs; which product it is, is asked of it. EngineError where nothing answers."""
-    server = Server(base_url, VllmAdapter(engine, Target(model="served")), session)
+    server = Server(base_url, VllmAdapter(engine, Target(model="served")), session, secret=api_key(engine))
     try:
         async with session.get(base_url + "/v1/models", timeout=_QUESTION_TIMEOUT) as response:
             status = response.status
@@ -142,7 +142,7 @@ async def wait_ready(server: Server, timeout_s: float) -> None:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if not engine.running:
-            raise failed(server, f"the engine ended with code {engine.exit_code} before it was ready")
+            raise failed(server, f"the engine ended with code {await engine.wait()} before it was ready")
         if await server.healthy():
             return
         await asyncio.sleep(_POLL_S)
@@ -154,10 +154,11 @@ async def wait_ready(server: Server, timeout_s: float) -> None:
 
 
 def failed(server: Server, message: str, *, remedy: str = "") -> EngineError:
-    """An EngineError that carries the engine's last lines and advice read from them."""
+    """An EngineError that carries the engine's last lines and advice read from them, without the API key."""
+    message, remedy = conceal(message, server.secret), conceal(remedy, server.secret)
     if server.process is None:
         return EngineError(message, remedy=remedy)
-    log = server.process.log_tail()
+    log = conceal(server.process.log_tail(), server.secret)
     return EngineError(
         message,
         remedy=remedy or server.adapter.advice(log),

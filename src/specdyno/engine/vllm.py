@@ -39,6 +39,7 @@ _VOLATILE = re.compile(r"(_port$|instance_id|_ip$|ports?_list$|\.world_size_acro
 
 class VllmAdapter(Adapter):
     name = "vllm"
+    key_variable = "VLLM_API_KEY"
     default_command = ("{python}", "-m", "vllm.entrypoints.openai.api_server")
     questions = ("/v1/models", "/version", "/server_info?config_format=json")
     owned_flags = frozenset(
@@ -47,8 +48,8 @@ class VllmAdapter(Adapter):
     )
 
     def flags(self, arm: Arm, port: int, *, boot_seed: int) -> list[str]:  # noqa: ARG002 (a real engine takes no seed)
-        serve = bool(self.command()) and self.command()[-1] == "serve"
-        model = [self.target.model] if serve else ["--model", self.target.model]
+        # `vllm serve` takes the model by position and refuses --model.
+        model = [self.target.model] if "serve" in self.command() else ["--model", self.target.model]
         flags = [*model, "--host", HOST, "--port", str(port)]
         if self.target.revision:
             flags += ["--revision", self.target.revision]
@@ -68,8 +69,8 @@ class VllmAdapter(Adapter):
 
     def identity(self, answers: Answers) -> Identity:
         info = answers.json.get("/server_info?config_format=json")
-        version = (answers.json.get("/version") or {}).get("version")
-        model = _served(answers)
+        version = answers.mapping("/version").get("version")
+        model = answers.served_model()
         if isinstance(info, dict) and isinstance(info.get("vllm_config"), dict):
             return _identity_from_info(info["vllm_config"], version=version, model=model, log=answers.log)
         return _identity_from_log(answers.log, version=version, model=model)
@@ -84,11 +85,6 @@ def speculative_config(arm: Arm) -> dict[str, Any]:
     if arm.draft is not None:
         config["model"] = arm.draft
     return config | arm.options
-
-
-def _served(answers: Answers) -> str | None:
-    models = (answers.json.get("/v1/models") or {}).get("data") or []
-    return models[0].get("id") if models else None
 
 
 def _identity_from_info(config: dict[str, Any], *, version: str | None, model: str | None, log: str) -> Identity:

@@ -18,14 +18,13 @@ import aiohttp
 import psutil
 
 from specdyno.engine import server
-from specdyno.engine.base import Adapter
+from specdyno.engine.base import Adapter, api_key, conceal
 from specdyno.errors import EngineError
 from specdyno.load.watch import Watcher
 from specdyno.load.window import Endpoint, Hooks, Job, WindowRun, run_window
 from specdyno.plan.schema import Arm, Engine, Plan
 from specdyno.records.schema import BootStatus, Outcome, RequestRecord, WindowKind
 from specdyno.records.store import Store
-
 
 _DYING_S = 10.0  # how long an engine that dropped connections may fail to answer before it counts as dead
 _DROPPED = {Outcome.REFUSED, Outcome.BROKEN_STREAM}
@@ -134,7 +133,8 @@ async def _running(
     running = await server.begin(rig.adapter, task.arm, log_path=task.log_path, session=session, boot_seed=task.seed)
     try:
         if (engine := running.process) is not None:
-            rig.store.update_boot(boot_id, pid=engine.pid, pid_started=engine.pid_started, command=engine.launch.argv)
+            command = tuple(conceal(part, running.secret) for part in engine.launch.argv)
+            rig.store.update_boot(boot_id, pid=engine.pid, pid_started=engine.pid_started, command=command)
         await server.wait_ready(running, rig.plan.engine.ready_timeout)
         yield running
     finally:
@@ -150,6 +150,7 @@ class Boot:
     endpoint: Endpoint
     store: Store
     watcher: Watcher
+    _last_error: str = ""
 
     async def warm_up(self, part: WindowPlan) -> WarmUp:
         run = await self.run(part)
@@ -160,8 +161,6 @@ class Boot:
                 remedy=f"The server's answer: {self._last_error}" if self._last_error else "",
             )
         return WarmUp(part.load, part.concurrency, run.done, (run.ended_ns - run.started_ns) / 1e9)
-
-    _last_error: str = ""
 
     async def run(self, part: WindowPlan) -> WindowRun:
         before, before_raw = await self.running.counters()
@@ -221,7 +220,9 @@ class _Busy:
 
     def _read(self) -> tuple[float, float]:
         times = psutil.cpu_times()
-        everything = sum(times) - times.idle - getattr(times, "iowait", 0.0) - getattr(times, "guest", 0.0)
+        # What is no work, and what `user` and `nice` already hold.
+        aside = ("idle", "iowait", "guest", "guest_nice")
+        everything = sum(times) - sum(getattr(times, name, 0.0) for name in aside)
         own = os.times()
         return everything, own.user + own.system + (self._engine.cpu_s() if self._engine else 0.0)
 
@@ -236,21 +237,28 @@ class _Busy:
 
 
 def session_for(engine: Engine) -> aiohttp.ClientSession:
-    """A session that carries the API key of the variable the plan names; the key itself is kept nowhere else."""
+    """A session that carries the API key of the variable the plan names. PlanError where it holds no usable key."""
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
-    name = engine.api_key_env
-    if name and os.environ.get(name):
-        headers["Authorization"] = f"Bearer {os.environ[name]}"
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=60), headers=headers, auto_decompress=False
-    )
+    if key := api_key(engine):
+        headers["Authorization"] = f"Bearer {key}"
+    # A connection for each request: llama.cpp closes its own after every stream without saying so, uvicorn after 5 s
+    # of idling, and a request that meets a closing connection would be counted as the engine's failure.
+    connector = aiohttp.TCPConnector(limit=0, force_close=True)
+    return aiohttp.ClientSession(connector=connector, headers=headers, auto_decompress=False)
 
 
 async def endpoint(
     running: server.Server, plan: Plan, session: aiohttp.ClientSession, *, model: str | None = None
 ) -> Endpoint:
     model = model or await running.served_model(plan.target.model)
-    return Endpoint(running.base_url, model, session, plan.workload.sampling, plan.engine.request_timeout)
+    return Endpoint(
+        running.base_url,
+        model,
+        session,
+        plan.workload.sampling,
+        plan.engine.request_timeout,
+        secret=running.secret,
+    )
 
 
 def _failure_text(failure: EngineError | None) -> str:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import orjson
 
+from specdyno.engine.base import conceal
 from specdyno.engine.reading.per_request import usage_problems
 from specdyno.load import stream
 from specdyno.records.schema import Outcome, RequestRecord
@@ -62,14 +63,19 @@ def request_body(body: dict[str, object], *, usage: bool = True) -> bytes:
     return orjson.dumps({**body, "stream": True, **options})
 
 
-def record(raw: RawExchange, prompt: Prompt, *, index: int, max_tokens: int, intended_ns: int) -> RequestRecord:
-    """The row of one exchange. Tokens come from `usage`; where it is missing they are None."""
+def record(  # noqa: PLR0913 (one row's facts)
+    raw: RawExchange, prompt: Prompt, *, index: int, max_tokens: int, intended_ns: int, secret: str = ""
+) -> RequestRecord:
+    """The row of one exchange. Tokens come from `usage`; where it is missing they are None.
+
+    A server may repeat the API key in its refusal: `secret` is taken out of the error.
+    """
     answer = _answer(raw)
     outcome, error = _ending(raw, answer)
     usage = answer.usage or {}
     if problems := usage_problems(usage):
         error = "; ".join(filter(None, [error, *problems]))
-    details = usage.get("prompt_tokens_details") or {}
+    details = usage.get("prompt_tokens_details")
     return RequestRecord(
         index=index,
         prompt_id=prompt.id,
@@ -83,10 +89,10 @@ def record(raw: RawExchange, prompt: Prompt, *, index: int, max_tokens: int, int
         chunk_ns=tuple(answer.chunk_ns),
         chunk_chars=tuple(answer.chunk_chars),
         status=raw.status,
-        error=error,
+        error=conceal(error, secret),
         prompt_tokens=_count(usage.get("prompt_tokens")),
         completion_tokens=_count(usage.get("completion_tokens")),
-        cached_tokens=_count(details.get("cached_tokens")),
+        cached_tokens=_count(details.get("cached_tokens")) if isinstance(details, dict) else None,
         reasoning_tokens=_reasoning_tokens(usage),
         finish_reason=answer.finish_reason,
         text=answer.text,
@@ -113,6 +119,8 @@ def _ending(raw: RawExchange, answer: stream.Answer) -> tuple[Outcome, str]:
         return Outcome.HTTP_ERROR, body[:_ERROR_BODY_CHARS]
     outcome = stream.outcome(answer)
     if outcome is Outcome.BROKEN_STREAM and not answer.error:
+        if answer.finish_reason is not None and answer.ended:
+            return outcome, f"the engine gave up: finish_reason {answer.finish_reason}"
         return outcome, "the stream ended before the final event"
     return outcome, answer.error
 

@@ -17,6 +17,7 @@ from specdyno.engine import process
 from specdyno.load.boot import BootTask, Rig, WarmUp, WindowPlan, measure
 from specdyno.load.watch import Watcher
 from specdyno.load.window import Job
+from specdyno.plan.duration import estimate
 from specdyno.plan.schedule import Block, schedule
 from specdyno.plan.schema import BASELINE, Arm, Load, Plan, Role
 from specdyno.records.schema import BootRecord, BootStatus, Finding, FindingCode, Severity, WindowKind
@@ -59,6 +60,7 @@ class Campaign:
 
 async def walk(state: Campaign) -> None:
     """Blocks up to the look that settles every decision; a candidate whose decisions have fallen is booted no more."""
+    state.boot_seconds |= _seconds_by_arm(state.store.read_boots())
     looks = state.plan.experiment.looks
     racing = frozenset(name for name, arm in state.arms.items() if arm.role is Role.CANDIDATE)
     for block in schedule(state.plan):
@@ -207,16 +209,22 @@ def _time_for(state: Campaign, names: Sequence[str]) -> bool:
     return False
 
 
+def _seconds_by_arm(boots: Sequence[BootRecord]) -> dict[str, float]:
+    """How long the last whole boot of each arm took, stop included."""
+    whole = [boot for boot in boots if boot.status is BootStatus.COMPLETE and boot.ended_ns is not None]
+    return {boot.arm: ((boot.ended_ns or 0) - boot.started_ns) / 1e9 for boot in whole}
+
+
 def _expected_s(state: Campaign, name: str) -> float:
+    """The arm's own last boot, else the mean of those measured, else what the plan lets expect."""
     known = state.boot_seconds
-    return known.get(name) or (sum(known.values()) / len(known) if known else 0.0)
+    if name in known:
+        return known[name]
+    return sum(known.values()) / len(known) if known else estimate(state.plan).block_s / len(state.arms)
 
 
 def _tell_time_left(state: Campaign, waiting: Sequence[str], *, more: Sequence[str], to_look: int) -> None:
     """`more` are the boots of the whole blocks between this one and the look."""
-    if not state.boot_seconds:
-        state.watcher.time_left(None, to_look)
-        return
     state.watcher.time_left(sum(_expected_s(state, name) for name in (*waiting, *more)), to_look)
 
 

@@ -20,7 +20,7 @@ _BROKEN_REASONS = frozenset({"abort", "error"})
 
 @dataclass(slots=True)
 class Answer:
-    """What one answer said. `chunk_ns[i]` is the stamp of the read that completed the i-th event with text."""
+    """What one answer said. `chunk_ns[i]` is the stamp of the read that completed the data of the i-th text event."""
 
     chunk_ns: list[int] = field(default_factory=list)
     chunk_chars: list[int] = field(default_factory=list)
@@ -37,22 +37,18 @@ class Answer:
 def read_stream(reads: list[tuple[int, bytes]]) -> Answer:
     """The events of a stream given as (stamp in ns, bytes) reads, in order.
 
-    Events may be split over reads at any byte; an event is stamped by the read that completed it. Line ends may be
-    LF, CRLF or CR LF split over reads; comments and unknown fields are skipped.
+    Events may be split over reads at any byte; an event is stamped by the read that completed its data. Line ends may
+    be LF or CRLF, also split over reads; comments and unknown fields are skipped. A data line that is whole JSON is an
+    event of its own, whether or not a blank line follows; other data lines are joined up to the next blank line.
     """
     answer = _Assembly()
-    buffer = b""
+    stamp_ns, rest = 0, b""
     for stamp_ns, data in reads:
-        buffer = (buffer + data).replace(b"\r\n", b"\n")
-        carried = b""
-        if buffer.endswith(b"\r"):  # the LF of this CR may be in the next read
-            buffer, carried = buffer[:-1], b"\r"
-        *events, buffer = buffer.split(b"\n\n")
-        buffer += carried
-        for event in events:
-            answer.add_event(event, stamp_ns)
-    if buffer.strip() and reads:
-        answer.add_event(buffer.strip(), reads[-1][0])
+        *lines, rest = (rest + data).split(b"\n")
+        for line in lines:
+            answer.add_line(line, stamp_ns)
+    answer.add_line(rest, stamp_ns)
+    answer.end_event(stamp_ns)
     return answer.finish()
 
 
@@ -64,14 +60,17 @@ def read_whole(body: bytes, stamp_ns: int) -> Answer:
     except orjson.JSONDecodeError:
         answer.answer.error = "the answer is not JSON"
         return answer.finish()
+    if not isinstance(payload, dict):
+        answer.answer.error = "the answer is not a JSON object"
+        return answer.finish()
     answer.add_payload(payload, stamp_ns)
     answer.answer.ended = True
     return answer.finish()
 
 
 def outcome(answer: Answer) -> Outcome:
-    """How a fully received answer ended."""
-    if answer.error or answer.finish_reason in _BROKEN_REASONS:
+    """How a fully received answer ended; without its last event (usage or [DONE]) it is broken."""
+    if answer.error or answer.finish_reason in _BROKEN_REASONS or not (answer.ended or answer.usage is not None):
         return Outcome.BROKEN_STREAM
     if answer.finish_reason == "length":
         return Outcome.CUT_AT_LIMIT
@@ -88,22 +87,33 @@ class _Assembly:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: dict[int, dict[str, Any]] = {}
+        self._unfinished: list[bytes] = []  # data lines that are no JSON by themselves
 
-    def add_event(self, event: bytes, stamp_ns: int) -> None:
-        lines = [line[5:].lstrip(b" ") for line in event.split(b"\n") if line.startswith(b"data:")]
-        data = b"\n".join(lines).strip()
-        if not data:
-            return
+    def add_line(self, line: bytes, stamp_ns: int) -> None:
+        if not line.strip():
+            self.end_event(stamp_ns)
+        elif line.startswith(b"data:"):
+            data = line[5:].strip()
+            if self._unfinished or not self._add_data(data, stamp_ns):
+                self._unfinished.append(data)
+
+    def end_event(self, stamp_ns: int) -> None:
+        if self._unfinished and not self._add_data(b"\n".join(self._unfinished), stamp_ns):
+            self.answer.error = self.answer.error or "an event of the stream is not JSON"
+        self._unfinished = []
+
+    def _add_data(self, data: bytes, stamp_ns: int) -> bool:
+        """False where the data is not whole."""
         if data == b"[DONE]":
             self.answer.ended = True
-            return
-        try:
-            payload = orjson.loads(data)
-        except orjson.JSONDecodeError:
-            self.answer.error = self.answer.error or "an event of the stream is not JSON"
-            return
-        if isinstance(payload, dict):
-            self.add_payload(payload, stamp_ns)
+        elif data:
+            try:
+                payload = orjson.loads(data)
+            except orjson.JSONDecodeError:
+                return False
+            if isinstance(payload, dict):
+                self.add_payload(payload, stamp_ns)
+        return True
 
     def add_payload(self, payload: dict[str, Any], stamp_ns: int) -> None:
         if payload.get("error"):

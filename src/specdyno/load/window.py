@@ -16,10 +16,11 @@ import aiohttp
 
 from specdyno.load.client import RawExchange, exchange, record, request_body
 from specdyno.plan.schema import Sampling
-from specdyno.records.schema import RequestRecord
+from specdyno.records.schema import Outcome, RequestRecord
 from specdyno.workload.prompts import Prompt, body
 
 _LAG_PROBE_S = 0.02
+_REFUSED_PAUSE_S = 0.5  # where nothing listens: time for the engine's death to be noticed before the next is sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +39,7 @@ class Endpoint:
     session: aiohttp.ClientSession
     sampling: Sampling
     timeout_s: float
+    secret: str = field(default="", repr=False)  # the API key, kept out of what is stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +76,7 @@ async def run_window(endpoint: Endpoint, jobs: Sequence[Job], *, concurrency: in
     """Send every job once, `concurrency` at a time, in list order.
 
     Returns when all are answered, or, once the engine is dead, when the requests in flight have ended. An error of
-    `hooks.keep` (a full disk) stops the window and is raised.
+    `hooks.keep` (a full disk) or `hooks.on_row` stops the window and is raised.
     """
     prepared = [_prepare(endpoint, job) for job in jobs]  # serialised before the clock starts
     run = WindowRun()
@@ -82,7 +84,7 @@ async def run_window(endpoint: Endpoint, jobs: Sequence[Job], *, concurrency: in
     try:
         # One thread writes, so that rows are committed in order and the event loop never waits for the disk.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="records") as thread:
-            writer = _Writer(thread, hooks, run)
+            writer = _Writer(thread, hooks, run, endpoint.secret)
             queue = iter(range(len(jobs)))
 
             async def client() -> None:
@@ -93,12 +95,18 @@ async def run_window(endpoint: Endpoint, jobs: Sequence[Job], *, concurrency: in
                     url, payload = prepared[index]
                     raw = await exchange(endpoint.session, url, payload, timeout_s=endpoint.timeout_s)
                     writer.write(raw, jobs[index], index)
+                    if raw.failure is Outcome.REFUSED:
+                        await asyncio.sleep(_REFUSED_PAUSE_S)
 
             run.started_ns = time.monotonic_ns()
+            clients = [asyncio.ensure_future(client()) for _ in range(min(concurrency, len(jobs)))]
             try:
-                await asyncio.gather(*(client() for _ in range(min(concurrency, len(jobs)))))
+                await asyncio.gather(*clients)
                 run.ended_ns = time.monotonic_ns()
             finally:
+                for one in clients:  # gather leaves the others running where one of them raised
+                    one.cancel()
+                await asyncio.gather(*clients, return_exceptions=True)
                 await writer.drain()
     finally:
         probe.cancel()
@@ -113,14 +121,14 @@ async def run_window(endpoint: Endpoint, jobs: Sequence[Job], *, concurrency: in
 class _Writer:
     """Turns raw exchanges into rows and stores them, in a thread of its own."""
 
-    def __init__(self, thread: ThreadPoolExecutor, hooks: Hooks, run: WindowRun) -> None:
+    def __init__(self, thread: ThreadPoolExecutor, hooks: Hooks, run: WindowRun, secret: str) -> None:
         self.error: BaseException | None = None
-        self._thread, self._hooks, self._run = thread, hooks, run
+        self._thread, self._hooks, self._run, self._secret = thread, hooks, run, secret
         self._pending: set[asyncio.Future[RequestRecord]] = set()
 
     def write(self, raw: RawExchange, job: Job, index: int) -> None:
         loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._thread, _store, raw, job, index, self._hooks.keep)
+        future = loop.run_in_executor(self._thread, self._store, raw, job, index)
         self._pending.add(future)
         future.add_done_callback(self._stored)
 
@@ -136,18 +144,23 @@ class _Writer:
             self.error = self.error or error
             return
         self._run.count(future.result())
-        self._hooks.on_row(future.result())
+        try:
+            self._hooks.on_row(future.result())
+        except Exception as error:  # noqa: BLE001 (raised by `run_window`: the event loop would only log it)
+            self.error = self.error or error
+
+    def _store(self, raw: RawExchange, job: Job, index: int) -> RequestRecord:
+        prompt = job.prompt
+        row = record(
+            raw, prompt, index=index, max_tokens=prompt.max_tokens, intended_ns=raw.sent_ns, secret=self._secret
+        )
+        self._hooks.keep(row)
+        return row
 
 
 def _prepare(endpoint: Endpoint, job: Job) -> tuple[str, bytes]:
     path, payload = body(job.prompt, endpoint.sampling, endpoint.model, max_tokens=job.prompt.max_tokens)
     return endpoint.base_url + path, request_body(payload)
-
-
-def _store(raw: RawExchange, job: Job, index: int, keep: Callable[[RequestRecord], None]) -> RequestRecord:
-    row = record(raw, job.prompt, index=index, max_tokens=job.prompt.max_tokens, intended_ns=raw.sent_ns)
-    keep(row)
-    return row
 
 
 async def _watch_lag(run: WindowRun) -> None:

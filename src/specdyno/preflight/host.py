@@ -6,6 +6,7 @@ Looks at files, variables and space; starts nothing. Pair and memory checks have
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from specdyno.plan.schema import EngineKind, Plan
 
 _NEEDED_BYTES = 200 * 1024 * 1024
 _BUSY_SHARE = 0.5
+_SECRET_NAME = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 
 
 def check(plan: Plan, *, study: Path, argv0: str) -> list[str]:
@@ -45,9 +47,15 @@ def _local_paths(plan: Plan) -> list[Problem]:
 
 def _credentials(plan: Plan) -> list[Problem]:
     name = plan.engine.api_key_env
-    if name and not os.environ.get(name):
-        return [Problem("engine.api_key_env", f"the variable {name} is not set", f"Set it: export {name}=…")]
-    return []
+    problems = []
+    if name and not os.environ.get(name, "").strip():
+        problems.append(Problem("engine.api_key_env", f"the variable {name} is not set", f"Set it: export {name}=…"))
+    for stated in plan.engine.env:
+        if _SECRET_NAME.search(stated):
+            seen = "a secret in a plan is copied into every study and report"
+            remedy = f"Remove it and export {stated}: the engine inherits the environment"
+            problems.append(Problem(f"engine.env.{stated}", seen, remedy))
+    return problems
 
 
 def _startable(argv0: str) -> None:

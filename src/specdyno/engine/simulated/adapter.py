@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from specdyno.engine.base import HOST, Adapter, Answers, flatten
+from specdyno.engine.simulated.settings import API_KEY_VARIABLE
 from specdyno.engine.vllm import speculative_config
 from specdyno.plan.schema import Arm
 from specdyno.records.schema import Identity
@@ -16,6 +16,7 @@ _SERVER_OPTIONS = ("fault", "truth")
 
 class SimulatedAdapter(Adapter):
     name = "simulated"
+    key_variable = API_KEY_VARIABLE
     default_command = ("{python}", "-m", "specdyno.engine.simulated")
     questions = ("/v1/models", "/version", "/server_info")
     owned_flags = frozenset({"host", "port", "model", "speculative-config", "boot-seed"})
@@ -32,13 +33,12 @@ class SimulatedAdapter(Adapter):
         return flags
 
     def identity(self, answers: Answers) -> Identity:
-        info: dict[str, Any] = answers.json.get("/server_info") or {}
+        info = answers.mapping("/server_info")
         speculative = info.get("speculative_config") or {}
-        models = (answers.json.get("/v1/models") or {}).get("data") or []
         return Identity(
             engine="simulated",
-            version=(answers.json.get("/version") or {}).get("version"),
-            model=models[0].get("id") if models else None,
+            version=answers.mapping("/version").get("version"),
+            model=answers.served_model(),
             speculation=bool(speculative) if info else None,
             method=speculative.get("method"),
             draft_tokens=speculative.get("num_speculative_tokens"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import SystemRandom
@@ -16,6 +17,8 @@ from typing import Any
 from specdyno.engine.simulated.faults import Faults, parse_faults
 from specdyno.engine.simulated.speculation import Speculation, in_force, parse_speculation
 from specdyno.engine.simulated.truth import Truth, read_truth
+
+API_KEY_VARIABLE = "SPECDYNO_SIMULATED_API_KEY"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     add("--enforce-eager", action="store_true", help="reported only")
     add("--enable-prefix-caching", action=argparse.BooleanOptionalAction, default=True)
     add("--enable-prompt-tokens-details", action="store_true", help="usage names cached prompt tokens")
-    add("--api-key", help="requests under /v1 must carry it as a bearer token")
+    add(
+        "--api-key",
+        default=os.environ.get(API_KEY_VARIABLE),
+        help=f"requests under /v1 must carry it as a bearer token; default: ${API_KEY_VARIABLE}",
+    )
     add("--truth", action="append", default=[], metavar="JSON|@FILE", help="keys of truth.Truth; later ones win")
     add("--boot-seed", type=int, help="seed of this boot's speed, acceptance and faults; default: drawn and logged")
     add("--time-scale", type=float, default=1.0, metavar="X", help="multiplies every duration")
