@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specdyno.plan.schema import Plan, Role
+from specdyno.plan.schema import Load, Plan, Role
 from specdyno.records import provenance
 from specdyno.records.schema import (
     BootStatus,
@@ -54,6 +54,9 @@ PLAN = {
 }
 
 
+How = tuple[int, float, np.random.Generator]  # the clock, the boot's pace, chance
+
+
 def write(path: Path, requests: int) -> int:
     plan = Plan.model_validate(PLAN)
     in_force = plan.model_dump(mode="json")
@@ -77,7 +80,7 @@ def write(path: Path, requests: int) -> int:
     return BLOCKS * len(arms) * len(plan.loads) * per_window
 
 
-def write_window(store, boot, of, count, how):
+def write_window(store: Store, boot: int, of: tuple[int, Load, int], count: int, how: How) -> int:
     (block, load, k), (now, pace, rng) = of, how
     window = store.begin_window(
         boot, load=load.name, kind=WindowKind.MIXED, class_name=None, concurrency=load.concurrency, planned=count,
@@ -109,7 +112,7 @@ def write_window(store, boot, of, count, how):
     return now + MS
 
 
-def sample(stamp, tokens):
+def sample(stamp: int, tokens: int) -> CounterSample:
     return CounterSample(stamp, "simulated", (Series("generation_tokens", (), float(tokens)),), process_start=1.0)
 
 
