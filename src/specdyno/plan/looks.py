@@ -15,6 +15,10 @@ import numpy as np
 from scipy import special
 
 from specdyno.plan.level_table import ALPHAS, PUBLISHED, TABLE
+from specdyno.plan.schema import MeasureName, Objective, Plan, Role
+
+ALPHA = 0.05
+"""Allowed error of one objective, two-sided; a promote uses the upper half only."""
 
 MIXTURE_SHARE = 0.8
 """Share of an objective's allowed error that the whole traffic keeps where single classes may be promoted too."""
@@ -47,6 +51,24 @@ def nominal_level(looks: Sequence[int], alpha: float, m: int = 1) -> float:
     if (published := PUBLISHED.get((times, round(share, 9)))) is not None:
         return published
     return _rounded_down(max(share / len(times), share * _fraction_at(share, _fractions(times))))
+
+
+def cells(plan: Plan, objective: Objective) -> tuple[str, ...]:
+    """Classes that may be promoted apart: declared by class windows at the objective's load.
+
+    A job's own time is a class's property at concurrency 1 only: elsewhere the server serves it among others.
+    """
+    load, classes = plan.load(objective.load), plan.workload.classes
+    pure = objective.measure is not MeasureName.TIME_PER_JOB or load.concurrency == 1
+    declared = objective.scopes and load.class_windows and pure and len(classes) > 1
+    return tuple(part.name for part in classes) if declared else ()
+
+
+def objective_level(plan: Plan, objective: Objective) -> float:
+    """Two-sided level of one candidate's whole traffic at one look; the candidates and, if any, the cells share."""
+    candidates = sum(arm.role is Role.CANDIDATE for arm in plan.arms())
+    alpha = ALPHA * (MIXTURE_SHARE if cells(plan, objective) else 1.0)
+    return nominal_level(plan.experiment.looks, alpha, candidates)
 
 
 def half_width(blocks: int, level: float) -> float:

@@ -189,6 +189,4 @@ def _length_findings(tested: Sequence[Checked], arm: Arm, objective: Objective) 
 
 def pursued(verdict: Verdict) -> frozenset[str]:
     """Candidates with an open decision in any objective, of the whole traffic or of a class."""
-    return frozenset(
-        one.candidate for objective in verdict.objectives for one in objective.candidates if one.pursued
-    )
+    return frozenset(one.candidate for objective in verdict.objectives for one in objective.candidates if one.pursued)

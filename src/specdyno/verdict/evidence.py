@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from specdyno.plan.schema import Arm, MeasureName, Objective, Plan, Role
+from specdyno.plan.schema import Arm, Objective, Plan, Role
 from specdyno.records.schema import Finding
 from specdyno.statistics.analysis import Analysis
 from specdyno.statistics.intervals import Undefined
-from specdyno.verdict.levels import ALPHA, MIXTURE_SHARE, nominal_level
+from specdyno.verdict.levels import cells, objective_level
 
 Cell = tuple[str, str, str, str | None]  # candidate, load, measure, class name or None for the mixed traffic
 
@@ -30,19 +30,12 @@ class Evidence:
         return tuple(arm for arm in self.plan.arms() if arm.role is Role.CANDIDATE)
 
     def cells(self, objective: Objective) -> tuple[str, ...]:
-        """Classes that may be promoted apart: declared by class windows at the objective's load.
-
-        A job's own time is a class's property at concurrency 1 only: elsewhere the server serves it among others.
-        """
-        load, classes = self.plan.load(objective.load), self.plan.workload.classes
-        pure = objective.measure is not MeasureName.TIME_PER_JOB or load.concurrency == 1
-        declared = objective.scopes and load.class_windows and pure and len(classes) > 1
-        return tuple(part.name for part in classes) if declared else ()
+        """Classes that may be promoted apart."""
+        return cells(self.plan, objective)
 
     def level(self, objective: Objective) -> float:
-        """Two-sided level of one candidate's mixed traffic at one look."""
-        alpha = ALPHA * (MIXTURE_SHARE if self.cells(objective) else 1.0)
-        return nominal_level(self.plan.experiment.looks, alpha, len(self.candidates))
+        """Two-sided level of one candidate's whole traffic at one look."""
+        return objective_level(self.plan, objective)
 
     def blocks_of(self, candidate: str) -> tuple[int, ...]:
         """Scored blocks in which the candidate was still in the race, in order."""

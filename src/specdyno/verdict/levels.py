@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from specdyno.plan.looks import MIXTURE_SHARE, nominal_level
+from specdyno.plan.looks import ALPHA, MIXTURE_SHARE, cells, nominal_level, objective_level
 
-__all__ = ["ALPHA", "EQUIVALENCE_ALPHA", "MIXTURE_SHARE", "nominal_level"]
-
-ALPHA = 0.05
-"""Two-sided; a promote uses the upper half only."""
+__all__ = ["ALPHA", "EQUIVALENCE_ALPHA", "MIXTURE_SHARE", "cells", "nominal_level", "objective_level"]
 
 EQUIVALENCE_ALPHA = 0.10
 """Two one-sided tests at 95 % each: the estimate's 90 % interval must lie within the margins."""
