@@ -259,6 +259,13 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("window", "One stretch of load within a boot: all classes mixed by their shares, or one class alone."),
     ("joint acceptance", "Share of the drafted steps that accepted at least this many tokens."),
     ("conditional acceptance", "Share accepted at a position where it was proposed and all before it were accepted."),
+    (
+        "corrected acceptance",
+        (
+            "Joint acceptance had every draft been long enough: the product of the conditional ones. "
+            "It assumes that a draft's length does not depend on how it would fare."
+        ),
+    ),
     ("acceptance rate", "Accepted over drafted tokens. Comparable between equal K only."),
     ("mean accepted length", "1 + accepted tokens / drafted steps: counts the target's own token."),
     ("draft coverage", "Share of all decode steps that had a proposal."),
@@ -282,7 +289,7 @@ WORDS: tuple[tuple[str, str], ...] = (
     ),
     ("guard", "Something that must not get worse by more than its margin, whatever the gain."),
     ("level", "How often an interval made like this one contains the true value. Looks and candidates share the risk."),
-    ("exploratory", "Shown to explain and to choose what to measure next; never decides."),
+    ("exploratory", "Shown to explain and to choose what to measure next; decides nothing but a scope that is named."),
 )
 
 

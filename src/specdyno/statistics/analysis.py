@@ -118,7 +118,7 @@ class NoiseBudget:
     total: float  # s of y_b
     prompts: float | None  # the draw of prompts, which both arms share, so that it cancels: no part of the total
     window: float | None  # requests within a boot: what a longer window would take away
-    boot: float | None  # what is left: restarts of the engine
+    boot: float | None  # what is left: restarts of the engine; None where windows explain it all
 
 
 @dataclass(frozen=True, slots=True)

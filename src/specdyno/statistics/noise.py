@@ -95,7 +95,8 @@ def noise_budget(
     if not known or len(known) < len(ys):
         return NoiseBudget(*cell, total, None, None, None)
     window, prompts = (math.sqrt(sum(part[side] for part in known) / len(known)) for side in (0, 1))
-    return NoiseBudget(*cell, total, prompts, window, math.sqrt(max(0.0, total**2 - window**2)))
+    boot = math.sqrt(total**2 - window**2) if total > window else None
+    return NoiseBudget(*cell, total, prompts, window, boot)
 
 
 def _window_variances(candidate: WindowView, baseline: WindowView, *, per_token: bool) -> tuple[float, float] | None:

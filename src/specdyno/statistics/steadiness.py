@@ -13,22 +13,28 @@ import numpy as np
 from specdyno.records.schema import Finding, FindingCode, Severity
 from specdyno.statistics.windows import WindowView
 
-BINS, BATCH = 200, 5
-LEAST_REQUESTS = 50
-"""Fewer requests than this make a rate of lumps, in which a cut is found by chance."""
+BATCH, MOST_BATCHES, LEAST_BATCHES = 5, 40, 10
+REQUESTS_PER_BATCH = 10
+"""A batch holds so many requests and lasts as long as one at least; finer ones are lumps, in which chance cuts."""
 LARGE, STANDARD_ERRORS = 0.02, 4.0
 """The window's rate must change by so much without its front, and the front differ by so many standard errors."""
 _ROWS = 20_000
 
 
-def token_rate(view: WindowView, bins: int = BINS) -> np.ndarray | None:
-    """Tokens per second in `bins` equal parts of the span of full occupancy; shape (bins,). Texts flow evenly."""
+def token_rate(view: WindowView) -> np.ndarray | None:
+    """Tokens per second in equal parts of the span of full occupancy, `BATCH` to a batch; None for too few requests.
+
+    Texts are taken as flowing evenly from their first to their last stamp.
+    """
     if view.span is None or view.span_s is None:
         return None
     first, last, tokens = (view.column(name) for name in ("first_text_ns", "last_text_ns", "tokens"))
     known = (first >= 0) & (last > first) & np.isfinite(tokens)
-    if int(known.sum()) < LEAST_REQUESTS:
+    count = int(known.sum())
+    batches = min(MOST_BATCHES, count // REQUESTS_PER_BATCH, count // view.record.concurrency)
+    if batches < LEAST_BATCHES:
         return None
+    bins = batches * BATCH
     edges = np.linspace(view.span[0], view.span[1], bins + 1)
     arrived = np.zeros(bins + 1)
     start, length, weight = first[known], (last - first)[known], tokens[known]
