@@ -211,7 +211,12 @@ MEASURES: dict[str, str] = {
     "ttft": "time to first token",
     "e2e": "time to last byte",
     "stall": "longest pause of a job, mean",
+    "ttft_p95": "time to first token, 95th percentile",
+    "ttft_p99": "time to first token, 99th percentile",
+    "e2e_p95": "time to last byte, 95th percentile",
+    "e2e_p99": "time to last byte, 99th percentile",
     "stall_p95": "longest pause of a job, 95th percentile",
+    "stall_p99": "longest pause of a job, 99th percentile",
     "failed_share": "share of failed requests",
 }
 
