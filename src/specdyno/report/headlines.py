@@ -63,6 +63,12 @@ def details(objective: ObjectiveVerdict, verdict: Verdict) -> tuple[str, ...]:
                 f"{sanitise(best.candidate)} has the largest estimate, {gain(best)}; the recommendation is "
                 f"{_why_not_best(objective)}."
             )
+    if subject is not None and subject.scope is not None and subject.scope.to_confirm:
+        names = _enumerate([sanitise(name) for name in subject.scope.to_confirm])
+        lines.append(
+            f"A scope to confirm: {names} each show the gain, but were not measured together without the rest. "
+            "A new study with these classes as its whole traffic settles it."
+        )
     if len(objective.indifference) > 1:
         names = _enumerate([sanitise(name) for name in objective.indifference])
         lines.append(f"Shown to lie within 3 % of the best, smallest K first: {names}.")
@@ -105,8 +111,6 @@ def _shortest_way(candidate: CandidateVerdict, verdict: Verdict) -> list[str]:
             forbids = (finding for finding in candidate.findings if finding.severity is Severity.FORBIDS)
             todo = " ".join(dict.fromkeys(sentences.FINDINGS[finding.code].do for finding in forbids))
             return [f"The shortest way to settle it: more blocks cannot. {todo}"] if todo else []
-        case Reason.SCOPE_TO_CONFIRM:
-            return [f"The shortest way to settle it: a new study with {_scope_words(candidate)} as its whole traffic."]
         case Reason.TOO_FEW_BLOCKS if verdict.looks:
             return [f"The shortest way to settle it: specdyno run --resume, up to {min(verdict.looks)} blocks."]
     return [_blocks_needed(candidate.blocks_needed, verdict)] if candidate.blocks_needed is not None else []
@@ -160,8 +164,6 @@ def _because(candidate: CandidateVerdict, objective: ObjectiveVerdict, verdict: 
             text = f"{minimum} is neither shown nor excluded"
         case Reason.SCOPED_GAIN_SHOWN if candidate.scope is not None:
             text = f"{minimum} is shown for {_scope_words(candidate)} alone: {_shown_gain(candidate)}"
-        case Reason.SCOPE_TO_CONFIRM if candidate.scope is not None:
-            text = f"{minimum} is shown for {_scope_words(candidate)}, which were not measured together"
         case Reason.GUARD_BROKEN | Reason.GUARD_UNDECIDED:
             text = f"{text}: {_gate_phrase(candidate)}"
         case Reason.TOO_FEW_BLOCKS if verdict.looks:

@@ -168,7 +168,6 @@ REASONS: dict[Reason, str] = {
     Reason.GUARD_UNDECIDED: "the gain is shown, but a guard is neither met nor broken",
     Reason.NOT_MEASURED: "what it is judged by was not measured",
     Reason.NOT_PURSUED: "it is shown to stay more than 3 % below the best candidate, so it was not pursued",
-    Reason.SCOPE_TO_CONFIRM: "the gain is shown for some classes, which were not measured together: a scope to confirm",
 }
 
 DECISIONS: dict[Decision, str] = {

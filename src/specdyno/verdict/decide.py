@@ -132,9 +132,7 @@ def _with_scope(crossing: Crossing, scope: Scope | None) -> tuple[Decision, Reas
     """A shown scope stands in for a whole that is not promoted; an open whole may still be, with more blocks."""
     if scope is None or not scope.classes:
         return crossing.decision, crossing.reason, crossing.gate, crossing.look
-    if scope.confirmed:
-        return Decision.PROMOTE, Reason.SCOPED_GAIN_SHOWN, gates.PRIMARY, crossing.look
-    return Decision.HOLD, Reason.SCOPE_TO_CONFIRM, None, crossing.look
+    return Decision.PROMOTE, Reason.SCOPED_GAIN_SHOWN, gates.PRIMARY, crossing.look
 
 
 def _without_the_beaten(

@@ -43,7 +43,6 @@ class Reason(StrEnum):
     GUARD_UNDECIDED = "guard_undecided"  # hold
     NOT_MEASURED = "not_measured"  # hold
     NOT_PURSUED = "not_pursued"  # hold: cannot reach the best candidate, so no more blocks were spent on it
-    SCOPE_TO_CONFIRM = "scope_to_confirm"  # hold: shown for some classes, which were not measured together
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +73,8 @@ class CellVerdict:
 class Scope:
     """The part of the traffic for which a gain is shown where it is not for the whole."""
 
-    classes: tuple[str, ...]  # empty: none
-    confirmed: bool  # these classes were measured by themselves
+    classes: tuple[str, ...]  # promoted: measured by themselves; empty: none
+    to_confirm: tuple[str, ...]  # a wider scope, shown class by class but not measured together; empty: none
     undecided: bool  # more blocks could add a class to it
     cells: tuple[CellVerdict, ...]
 

@@ -62,9 +62,9 @@ class _Holm:
 def find_scope(evidence: Evidence, objective: Objective, arm: Arm, crossing: Crossing) -> Scope | None:
     """The classes for which the gain is shown although the whole traffic is not promoted; None: none were declared.
 
-    A guard of the whole traffic that is broken at any look closes the gate, lest a lower gain open it. A scope is
-    confirmed where its classes were measured by themselves: one class in its own window, or any at concurrency 1,
-    where a server never batches classes together. Otherwise it is a scope to confirm, and not promoted.
+    A guard of the whole traffic that is broken at any look closes the gate, lest a lower gain open it. At concurrency 1
+    a server never batches classes together, so all that crossed are one scope. Above it only one class, in its own
+    window, was measured by itself: the one with the largest share of requests; all of them are a scope to confirm.
     """
     names = evidence.cells(objective)
     if not names or crossing.decision is Decision.PROMOTE:
@@ -81,10 +81,11 @@ def find_scope(evidence: Evidence, objective: Objective, arm: Arm, crossing: Cro
     cells = {cell.class_name: cell for cell in (*left, *crossed.values())}
     closed = any(guard_missed(run_gates(evidence, objective, arm, blocks=blocks[:look])) for look in reached)
     classes = () if closed else tuple(name for name in names if name in crossed)
-    apart = len(classes) == 1 or evidence.plan.load(objective.load).concurrency == 1
+    shares = {part.name: part.share for part in evidence.plan.workload.classes}
+    together = len(classes) < 2 or evidence.plan.load(objective.load).concurrency == 1
     return Scope(
-        classes,
-        confirmed=bool(classes) and apart,
+        classes=classes if together else (max(classes, key=lambda name: shares[name]),),
+        to_confirm=() if together else classes,
         undecided=not closed and any(_promising(cell) for cell in left),
         cells=tuple(cells[name] for name in names),
     )
