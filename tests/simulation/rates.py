@@ -49,14 +49,26 @@ def wrong_promotes(draw, m, *, studies, seed, looks=LOOKS, threshold=THRESHOLD):
     return wrong
 
 
-def wrong_with_scopes(m, truth, truths, *, studies, seed):
+def wrong_promotes_of_leavers(m, *, studies, seed):
+    """As `wrong_promotes`, but every candidate is missing from the blocks after a look drawn for it."""
+    rng, level = np.random.default_rng(seed), nominal_level(LOOKS, ALPHA, m)
+    wrong = 0
+    for start in range(0, studies, BATCH):
+        ys = worlds.normal(rng, (min(BATCH, studies - start), LOOKS[-1], m), THRESHOLD)
+        found, when = oracle.decide(ys, looks=LOOKS, level=level, threshold=THRESHOLD)
+        left = rng.choice(LOOKS, size=found.shape)
+        wrong += int(((found == oracle.PROMOTE) & (when <= left)).any(axis=1).sum())
+    return wrong
+
+
+def wrong_with_scopes(m, truth, truths, *, studies, seed, own=0.5):
     """Studies with a wrong promote, of the whole traffic or of a class whose gain is not above the minimum."""
     rng, wrong = np.random.default_rng(seed), 0
     level = nominal_level(LOOKS, ALPHA * MIXTURE_SHARE, m)
     null = np.array(truths) <= THRESHOLD + 1e-12
     for start in range(0, studies, BATCH):
         shape = (min(BATCH, studies - start), LOOKS[-1], m)
-        ys, cells = worlds.with_cells(rng, shape, truth=truth, truths=truths)
+        ys, cells = worlds.with_cells(rng, shape, truth=truth, truths=truths, own=own)
         found, _ = oracle.decide(ys, looks=LOOKS, level=level, threshold=THRESHOLD)
         crossed = oracle.crossed_cells(cells, looks=LOOKS, level_of=cell_level(m), threshold=THRESHOLD)
         promoted = found == oracle.PROMOTE
@@ -82,14 +94,17 @@ def measure(studies):
         rates.append(Rate("true gain exactly the minimum, looks 4, 6, 8, 12", m, studies, wrong, PROMISE))
     wrong = wrong_promotes(at_the_edge("normal boots"), 3, studies=studies, seed=20, looks=(4,))
     rates.append(Rate("the same, one look at 4", 3, studies, wrong, PROMISE))
+    wrong = wrong_promotes_of_leavers(3, studies=studies, seed=21)
+    rates.append(Rate("candidates missing after a look at random", 3, studies, wrong, PROMISE))
     few = studies // 5
-    for name, truth, truths in (
-        ("all classes at the minimum", edge, (edge, edge, edge)),
-        ("one class at the minimum, two that lose", -0.01, (edge, -0.05, -0.05)),
-        ("two classes at the minimum, one that loses", edge - 0.01, (edge, edge, -0.1)),
+    for name, truth, truths, own in (
+        ("all classes at the minimum", edge, (edge, edge, edge), 0.5),
+        ("all at the minimum, classes that move together", edge, (edge, edge, edge), 0.1),
+        ("one class at the minimum, two that lose", -0.01, (edge, -0.05, -0.05), 0.5),
+        ("two classes at the minimum, one that loses", edge - 0.01, (edge, edge, -0.1), 0.5),
     ):
         for m in (1, 3, 8):
-            wrong = wrong_with_scopes(m, truth, truths, studies=few, seed=30 + m)
+            wrong = wrong_with_scopes(m, truth, truths, studies=few, seed=30 + m, own=own)
             rates.append(Rate(f"with scopes: {name}", m, few, wrong, PROMISE))
     for name in worlds.WORLDS:
         if name != "normal boots":

@@ -17,7 +17,7 @@ from specdyno.plan.looks import half_width, nominal_level, simulate
 from specdyno.plan.power import power
 from specdyno.plan.schema import Plan
 from specdyno.statistics.analysis import Analysis
-from specdyno.statistics.contrasts import contrast, ratio_interval
+from specdyno.statistics.contrasts import a_a_finding, contrast, ratio_interval
 from specdyno.statistics.measures import MEASURES
 from specdyno.verdict.decide import Evidence, decide_objective
 from specdyno.verdict.schema import Decision, Reason
@@ -261,3 +261,18 @@ def test_intervals_over_boots_that_are_not_normal_still_cover_nine_in_ten(name):
     covered = float(((low <= 0) & (high >= 0)).mean())
     print(f"{name}: a 95 % interval over 6 blocks covers in {covered:.1%}")
     assert covered >= 0.90
+
+
+@pytest.mark.parametrize(("n", "m"), [(4, 1), (4, 3), (12, 3), (12, 8)])
+def test_the_baseline_against_itself_raises_a_false_alarm_in_one_to_two_percent(n, m):
+    rng = np.random.default_rng(100 * n + m)
+    studies, alarms = 1500, 0
+    for _ in range(studies):
+        boots = rng.normal(0, worlds.BOOT, (n, m + 2))
+        made = [
+            contrast(tuple(enumerate((boots[:, i] - boots[:, 0]).tolist())), measure=MEASURES["jobs_per_s"],
+                     cell=(str(i), "pool", None), decides=True)
+            for i in range(1, m + 2)
+        ]  # fmt: skip
+        alarms += a_a_finding(made[0], made[1:]) is not None
+    assert alarms <= stats.binom.ppf(0.999, studies, 0.02)

@@ -162,12 +162,13 @@ class _Study:
         arm, load, name = cell
         known = tuple((block, v) for block, v in sorted(values.items()) if v is not None and math.isfinite(v))
         views = self.mixed(arm, load).values()
-        requests = sum(int((view if name is None else view.of_class(name)).done.sum()) for view in views)
+        cut = [view if name is None else view.of_class(name) for view in views]
+        # Whether a request failed is known of every one; all else is measured on those that were completed.
+        requests = sum(len(v.rows) if measure.name == "failed_share" else int(v.done.sum()) for v in cut)
         if requests < measure.smallest_count:
             reason = f"{requests} completed requests; {measure.smallest_count} are needed"
             return Level(arm, load, name, measure.name, Undefined(reason, requests), ())
         if measure.name == "failed_share":
-            cut = [view if name is None else view.of_class(name) for view in views]
             value = clopper_pearson(sum(int((~view.done).sum()) for view in cut), sum(len(v.rows) for v in cut), LEVEL)
         else:
             value = _level_interval([v for _, v in known])

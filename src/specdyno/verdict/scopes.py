@@ -15,6 +15,7 @@ from specdyno.statistics.blocks import PROMOTION_BLOCKS
 from specdyno.statistics.intervals import Undefined
 from specdyno.verdict import gates
 from specdyno.verdict.evidence import Evidence
+from specdyno.verdict.gates import Checked
 from specdyno.verdict.levels import ALPHA, MIXTURE_SHARE, nominal_level
 from specdyno.verdict.replay import Crossing, guard_missed, guards_over, run_gates
 from specdyno.verdict.schema import CellVerdict, Decision, GateStatus, Scope
@@ -62,9 +63,11 @@ class _Holm:
 def find_scope(evidence: Evidence, objective: Objective, arm: Arm, crossing: Crossing) -> Scope | None:
     """The classes for which the gain is shown although the whole traffic is not promoted; None: none were declared.
 
-    A guard of the whole traffic that is broken at any look closes the gate, lest a lower gain open it. At concurrency 1
-    a server never batches classes together, so all that crossed are one scope. Above it only one class, in its own
-    window, was measured by itself: the one with the largest share of requests; all of them are a scope to confirm.
+    A guard of the whole traffic that is broken at any look closes the gate, lest a lower gain open it; so does a whole
+    that was not measured, or whose failed requests are not shown to be harmless: they are not known by class. At
+    concurrency 1 a server never batches classes together, so all that crossed are one scope. Above it only one class,
+    in its own window, was measured by itself: the one with the largest share of requests; all of them are a scope to
+    confirm.
     """
     names = evidence.cells(objective)
     if not names or crossing.decision is Decision.PROMOTE:
@@ -79,7 +82,7 @@ def find_scope(evidence: Evidence, objective: Objective, arm: Arm, crossing: Cro
     for look in reached:
         left = holm.run(blocks[:look], crossed, names)
     cells = {cell.class_name: cell for cell in (*left, *crossed.values())}
-    closed = any(guard_missed(run_gates(evidence, objective, arm, blocks=blocks[:look])) for look in reached)
+    closed = _closed([run_gates(evidence, objective, arm, blocks=blocks[:look]) for look in reached])
     classes = () if closed else tuple(name for name in names if name in crossed)
     shares = {part.name: part.share for part in evidence.plan.workload.classes}
     together = len(classes) < 2 or evidence.plan.load(objective.load).concurrency == 1
@@ -89,6 +92,15 @@ def find_scope(evidence: Evidence, objective: Objective, arm: Arm, crossing: Cro
         undecided=not closed and any(_promising(cell) for cell in left),
         cells=tuple(cells[name] for name in names),
     )
+
+
+def _closed(looks: Sequence[Sequence[Checked]]) -> bool:
+    """Whether the whole traffic forbids any scope: never measured, its failures not shown harmless, a guard missed."""
+    if not looks or any(guard_missed(tested) for tested in looks):
+        return True
+    primary, *guards = (test.gate for test in looks[-1])
+    failures = [gate.status for gate in guards if gate.name == gates.FAILED_REQUESTS]
+    return isinstance(primary.ratio, Undefined) or any(status is not GateStatus.MET for status in failures)
 
 
 def _promising(cell: CellVerdict) -> bool:
