@@ -23,7 +23,7 @@ def render(view: View) -> str:
         if not group.decides:
             lines += _speed(group)
     if view.speed_explores:
-        lines += ["## By class of traffic (exploratory: explains, never decides)", ""]
+        lines += ["## By class of traffic (exploratory: decides nothing but a scope that is named above)", ""]
         for group in view.speed_explores:
             lines += _speed(group)
     lines += _explained(view)

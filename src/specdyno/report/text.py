@@ -62,7 +62,7 @@ def _by_class(load: str, view: View) -> RenderableType:
     """Candidates down, classes across: the gain of each with its interval."""
     groups = [group for group in view.speed_explores if group.load == load]
     levels = _levels(row for group in groups for row in group.rows)
-    title = f"By class at load {load}, {groups[0].measure}: exploratory, decides nothing{levels}"
+    title = f"By class at load {load}, {groups[0].measure}: exploratory{levels}"
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(Text("candidate"))
     for group in groups:

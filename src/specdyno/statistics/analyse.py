@@ -11,6 +11,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from specdyno.errors import RecordError
+from specdyno.plan.looks import cells
 from specdyno.plan.schema import A_A, BASELINE, Arm, Plan, Role
 from specdyno.records.audit import Audit, audit_records, last_complete_attempts
 from specdyno.records.schema import BootRecord, Finding, StudyRecords, WindowKind
@@ -185,12 +186,17 @@ class _Study:
                 continue
             measure = MEASURES[key]
             ys = log_ratios(values, baseline, sign=measure.sign)
-            decides = name is None and arm != A_A and self._decides(load, key)
+            decides = arm != A_A and self._decides(load, key, name)
             found.append(contrast(ys, measure=measure, cell=(arm, load, name), decides=decides))
         return tuple(found)
 
-    def _decides(self, load: str, measure: str) -> bool:
-        objectives = [objective for objective in self.plan.objectives if objective.load == load]
+    def _decides(self, load: str, measure: str, class_name: str | None) -> bool:
+        """Whether a gate rests on it: of the whole traffic, or of a class that may be promoted apart."""
+        objectives = [
+            objective
+            for objective in self.plan.objectives
+            if objective.load == load and (class_name is None or class_name in cells(self.plan, objective))
+        ]
         guards = self.plan.guards
         gated = {objective.measure.value for objective in objectives}
         if guards.output_length is not None:
