@@ -7,6 +7,7 @@ Exit codes: `run` and `judge` end with 0 promote, 20 hold, 10 reject; every verb
 from __future__ import annotations
 
 import functools
+import shlex
 import signal
 import sys
 from collections.abc import Callable
@@ -252,8 +253,8 @@ def _measure_and_show(plan: Path, study: Path, *, resume: bool, budget_s: float 
             judged = flow.run(plan, study, resume=resume, budget_s=budget_s, watcher=progress)
     except KeyboardInterrupt:
         err.print(
-            f"interrupted; what was measured is kept. Go on with: specdyno run {escape(str(plan))} "
-            f"--out {escape(str(study))} --resume",
+            f"interrupted; what was measured is kept. Go on with: specdyno run {escape(shlex.quote(str(plan)))} "
+            f"--out {escape(shlex.quote(str(study)))} --resume",
             soft_wrap=True,
         )
         raise typer.Exit(130) from None

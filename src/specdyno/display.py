@@ -63,7 +63,8 @@ class Progress:
         words = {WindowKind.WARM_UP: "warming up", WindowKind.MIXED: "measuring", WindowKind.CLASS: "measuring"}
         self._phase = f"{words[kind]} {load}" + (f", {class_name} alone" if class_name else "")
         self._rows, self._planned = 0, planned
-        self._plain(f"· {self._arm}: {self._phase}, {planned} requests{self._left_words()}")
+        whose = f"{self._arm}: " if self._arm else ""
+        self._plain(f"· {whose}{self._phase}, {planned} requests{self._left_words()}")
 
     def row(self, row: RequestRecord) -> None:
         self._rows += 1

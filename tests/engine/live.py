@@ -158,3 +158,55 @@ async def boot_failure(plan: Plan, log: Path) -> EngineError:
         finally:
             await running.stop()
     raise AssertionError("the engine came up")
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Where a candidate's answer leaves the baseline's, and how far apart the two tokens are for the baseline."""
+
+    prompt_id: str
+    gap_nats: float | None  # None: the candidate's token is not among the baseline's five likeliest
+
+
+async def audit_forks(plan: Plan, pairs: list[tuple[RequestRecord, RequestRecord]], log: Path) -> list[Fork]:
+    """Ask a fresh baseline for the likeliest tokens at each shared prefix of (baseline, candidate) answers."""
+    prompts = {prompt.id: prompt for pool in load_pools(plan, Path()).values() for prompt in pool.prompts}
+    forks = []
+    async with session_for(plan.engine) as session:
+        adapter = server.adapter(plan.engine, plan.target)
+        running = await server.begin(adapter, plan.arms()[0], log_path=log, session=session, boot_seed=1)
+        try:
+            await server.wait_ready(running, 300)
+            model = await running.served_model("")
+            for ours, theirs in pairs:
+                messages = [dict(message) for message in prompts[ours.prompt_id].messages or ()]
+                gap = await _gap(running, model, messages, ours.text, theirs.text)
+                forks.append(Fork(ours.prompt_id, gap))
+        finally:
+            await running.stop()
+    return forks
+
+
+async def _gap(running: server.Server, model: str, messages: list[dict], ours: str, theirs: str) -> float | None:
+    at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
+    for back in range(min(at, 8)):  # a token may begin before the first differing character
+        body = {
+            "model": model,
+            "messages": [*messages, {"role": "assistant", "content": ours[: at - back]}],
+            "add_generation_prompt": False,
+            "continue_final_message": True,
+            "max_tokens": 1,
+            "temperature": 0,
+            "logprobs": True,
+            "top_logprobs": 5,
+        }
+        async with running.session.post(running.base_url + "/v1/chat/completions", json=body) as response:
+            answer = await response.json()
+        ranked = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+        of_ours = [one["logprob"] for one in ranked if one["token"] and ours[at - back :].startswith(one["token"])]
+        of_theirs = [one["logprob"] for one in ranked if one["token"] and theirs[at - back :].startswith(one["token"])]
+        if of_ours and of_theirs and max(of_ours) != max(of_theirs):
+            return abs(max(of_ours) - max(of_theirs))
+        if of_ours and of_theirs and back:
+            return 0.0
+    return None

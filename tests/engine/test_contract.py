@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from tests.engine.live import ARMS, Measured, boot_failure, contract_plan, measured, why_not
+from tests.engine.live import ARMS, Measured, audit_forks, boot_failure, contract_plan, measured, why_not
 
 from specdyno.plan.schema import Method
 from specdyno.records.schema import Outcome
@@ -82,12 +82,23 @@ def test_generated_tokens_are_decode_steps_plus_accepted_less_the_trimmed_tail(k
 
 
 @pytest.mark.parametrize(("kind", "name"), CANDIDATES)
-def test_answers_equal_the_baselines_up_to_numerical_ties(kind, name):
+def test_answers_begin_as_the_baselines_do(kind, name):
     baseline, candidate = measured(kind, "baseline").rows, measured(kind, name).rows
     by_prompt = {row.prompt_id: row.text for row in baseline}
-    same = sum(by_prompt[row.prompt_id] == row.text for row in candidate)
-    # Verification runs more rows than plain decoding, so a near-tie may fork; a wrong draft path forks nearly all.
-    assert same >= 0.6 * len(candidate)
+    begin_alike = sum(by_prompt[row.prompt_id][:12] == row.text[:12] for row in candidate)
+    equal = sum(by_prompt[row.prompt_id] == row.text for row in candidate)
+    # Verification runs more rows than plain decoding, so a near-tie may fork; a wrong draft path forks at once.
+    assert begin_alike >= 0.75 * len(candidate)
+    assert equal == len(candidate) if kind == "simulated" else equal > 0
+
+
+def test_where_vllm_forks_the_baseline_saw_a_tie(tmp_path: Path):
+    baseline = {row.prompt_id: row for row in measured("vllm", "baseline").rows}
+    candidates = [row for name in ("eagle3-k3", "ngram-k5") for row in measured("vllm", name).rows]
+    pairs = [(baseline[row.prompt_id], row) for row in candidates if row.text != baseline[row.prompt_id].text]
+    forks = asyncio.run(audit_forks(contract_plan("vllm"), pairs, tmp_path / "audit.log"))
+    # Seen: 0 to 0.13 nats on bfloat16 logits. A token that the target would not say is nats away, or not ranked.
+    assert all(fork.gap_nats is not None and fork.gap_nats < 0.5 for fork in forks), forks
 
 
 @pytest.mark.parametrize(("kind", "name"), ARMS)

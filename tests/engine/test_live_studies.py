@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.engine.live import why_not
 
 from specdyno.demo import checkpoints
 from specdyno.records.schema import BootStatus, WindowKind
 from specdyno.records.store import Store
-from tests.engine.live import why_not
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(1500)]
 

@@ -23,7 +23,7 @@ from specdyno.records.schema import StudyRecords
 from specdyno.records.store import Store
 
 COMMAND = str(Path(sys.executable).with_name("specdyno"))
-PATIENCE_S = 100.0  # for a slow, busy machine; nothing is ever asserted about time
+PATIENCE_S = 300.0  # for a slow, busy machine; nothing is ever asserted about time
 QUIET = {"boot_spread": 0.002, "noise": 0.0, "ready_delay_s": 0.0, "output_tokens": 24, "acceptance": [0.9]}
 CANDIDATE = {"method": "eagle3", "draft": "sim/draft", "draft_tokens": [3]}
 

@@ -14,6 +14,8 @@ import pytest
 from tests.flow.command_line import Ended, engine, plan, specdyno, write_plan
 from tests.flow.conftest import KEY, Study
 
+pytestmark = pytest.mark.timeout(600)  # whole studies on a slow, busy machine
+
 TWENTY_MISTAKES = """\
 study: ""
 sed: 3
@@ -90,11 +92,13 @@ def test_a_plan_with_twenty_mistakes_shows_them_all_at_once(tmp_path: Path, verb
         (b"\xff\xfe\x00s\x00t", "UTF-8"),
         (b"study: a\nstudy: b\n", "twice"),
         (b"&a [*a]", "line 1"),
+        (b"[" * 5000, "plan.yaml"),
+        (b"study: " + b"{a: " * 3000, "plan.yaml"),
     ],
 )
 def test_a_plan_that_is_no_plan_is_refused_in_words(tmp_path: Path, content: bytes, word: str) -> None:
     (tmp_path / "plan.yaml").write_bytes(content)
-    refused(specdyno("check", tmp_path / "plan.yaml"), 2, str(tmp_path / "plan.yaml"))
+    refused(specdyno("check", tmp_path / "plan.yaml"), 2, str(tmp_path / "plan.yaml"), word)
 
 
 @pytest.mark.parametrize("verb", ["check", "run"])

@@ -26,6 +26,8 @@ from tests.flow.conftest import Study
 
 from specdyno.records.schema import BootStatus, Outcome
 
+pytestmark = pytest.mark.timeout(600)  # the study of this module on a slow, busy machine
+
 HOSTILE = "log_escape,log_secrets,markup_text,child"
 FAULTS = (
     HOSTILE,
@@ -228,13 +230,13 @@ def test_a_slower_candidate_is_rejected_with_exit_code_10_and_judged_so_again(tm
 
 
 def test_a_huge_gain_in_fewer_than_four_blocks_holds_with_exit_code_20_and_is_judged_so_again(tmp_path: Path) -> None:
-    path = write_plan(tmp_path / "plan.yaml", plan(experiment={"looks": [2]}))
+    path = write_plan(tmp_path / "plan.yaml", plan(experiment={"looks": [3]}))
     ended = specdyno("run", path, "--out", tmp_path / "study")
     assert ended.code == 20
     found = candidate_of(tmp_path / "study", PLAIN)
     assert found["decision"] == "hold"
-    assert found["gates"][0]["status"] == "met", "it is the number of blocks alone that forbids"
-    assert codes(tmp_path / "study", PLAIN, "forbids") == {"too_few_blocks"}
+    assert found["gates"][0]["ratio"]["estimate"] > 1.3
+    assert codes(tmp_path / "study", PLAIN, "forbids") == {"too_few_blocks"}, "the number of blocks alone forbids"
     assert specdyno("judge", tmp_path / "study").code == 20
 
 

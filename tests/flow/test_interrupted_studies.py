@@ -37,6 +37,8 @@ from tests.flow.command_line import (
 
 from specdyno.records.schema import BootStatus
 
+pytestmark = pytest.mark.timeout(600)  # whole studies on a slow, busy machine
+
 SLOW = {"scale": 0.15}  # slow enough that a boot lasts about a second
 
 
@@ -62,14 +64,14 @@ def leftovers() -> Iterator[list[int]]:
 def test_a_polite_end_keeps_the_rows_ends_the_engine_and_says_how_to_go_on(
     slow_plan: Path, tmp_path: Path, number: signal.Signals
 ) -> None:
-    study = tmp_path / "study"
+    study = tmp_path / "a study"
     with started("run", slow_plan, "--out", study) as running:
         until(lambda: rows(study, "SELECT 1 FROM request"), meanwhile=running)
         running.send_signal(number)
         ended = end_of(running)
     assert ended.code == 130
     assert "what was measured is kept" in ended.text
-    assert f"specdyno run {slow_plan} --out {study} --resume" in ended.text
+    assert f"specdyno run {slow_plan} --out '{study}' --resume" in ended.text
     boots = records(study).boots
     assert [boot.status for boot in boots[-1:]] == [BootStatus.INTERRUPTED]
     assert rows(study, "SELECT 1 FROM request")

@@ -8,12 +8,12 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from contextlib import closing, contextmanager, suppress
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 import pytest
 import yaml
@@ -62,24 +62,77 @@ def _healthy(port: int) -> bool:
 # ---- measure ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("detail", ["none", "detailed"])
 def test_measure_finds_the_known_acceptance_by_position_and_says_that_it_is_no_verdict(
-    serve: Callable[..., str], tmp_path: Path
+    serve: Callable[..., str], tmp_path: Path, detail: str
 ) -> None:
-    url = serve("--speculative-config", SPECULATIVE, acceptance=list(ACCEPTANCE), output_tokens=64)
+    flags = ["--speculative-config", SPECULATIVE, "--per-request-spec-decode-metrics", detail]
+    url = serve(*flags, acceptance=list(ACCEPTANCE), output_tokens=64)
     words = ["--num-prompts", 60, "--max-concurrency", 8, "--max-tokens", 256]
     ended = specdyno("measure", "--base-url", url, *words, "--out", tmp_path / "kept")
     assert ended.code == 0, ended
     assert "method eagle3, K 3" in ended.text
     assert "no verdict" in ended.text
-    overall = next(line for line in ended.out.splitlines() if line.startswith("all "))
-    estimates = [float(number) for number in re.findall(r"([\d.]+) \[", overall)]
-    length, *joint = estimates[0], *estimates[-3:]
-    truth = [0.8, 0.8 * 0.6, 0.8 * 0.6 * 0.5]
-    # A draft at the very end of a text is trimmed, which takes a little off the deeper positions.
-    assert joint == pytest.approx(truth, abs=0.06)
-    assert length == pytest.approx(1 + sum(truth), abs=0.12)
+    found = {line.split()[0]: numbers_with_interval(line) for line in ended.out.splitlines() if " [" in line}
+    assert set(found) == ({"all"} if detail == "none" else {"all", "code", "chat"})
+    joint = [0.8, 0.8 * 0.6, 0.8 * 0.6 * 0.5]
+    for length, *_, q1, q2, q3 in found.values():
+        # A draft at the very end of a text is trimmed, which takes a little off the deeper positions.
+        assert [q1, q2, q3] == pytest.approx(joint, abs=0.06)
+        assert length == pytest.approx(1 + sum(joint), abs=0.12)
     assert len(records(tmp_path / "kept").requests) >= 60
-    assert {"code", "chat"} <= {line.split()[0] for line in ended.out.splitlines() if line.strip()}
+
+
+def numbers_with_interval(line: str) -> list[float]:
+    return [float(number) for number in re.findall(r"([\d.]+) \[", line)]
+
+
+def test_measure_learns_k_from_the_counters_of_a_server_that_does_not_describe_itself(
+    serve: Callable[..., str],
+) -> None:
+    engine = serve("--speculative-config", SPECULATIVE, acceptance=list(ACCEPTANCE), output_tokens=64)
+    with silent_about_itself(engine) as url:
+        ended = specdyno("measure", "--base-url", url, "--num-prompts", 40, "--max-concurrency", 8)
+    assert ended.code == 0, ended
+    assert "method not reported, K 3" in ended.text
+    overall = next(line for line in ended.out.splitlines() if line.startswith("all "))
+    assert numbers_with_interval(overall)[0] == pytest.approx(2.52, abs=0.12), "not cut at a wrong K"
+
+
+@contextmanager
+def silent_about_itself(engine: str) -> Iterator[str]:
+    """A relay that hides `/server_info` and `/version`, as a server outside its development mode does."""
+
+    class Relay(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self._answer(None)
+
+        def do_POST(self) -> None:
+            self._answer(self.rfile.read(int(self.headers["Content-Length"])))
+
+        def _answer(self, body: bytes | None) -> None:
+            if self.path.startswith(("/server_info", "/version")):
+                self.send_error(404)
+                return
+            request = Request(engine + self.path, data=body, headers={"Content-Type": "application/json"})
+            try:
+                with urlopen(request, timeout=60) as answer:
+                    content, kind, status = answer.read(), answer.headers["Content-Type"], answer.status
+            except HTTPError as error:
+                content, kind, status = error.read(), "text/plain", error.code
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_words: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Relay) as relay:
+        Thread(target=relay.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{relay.server_port}"
+        relay.shutdown()
 
 
 def test_measure_of_a_server_without_speculation_claims_no_acceptance(serve: Callable[..., str]) -> None:

@@ -17,6 +17,8 @@ from specdyno.plan.schedule import schedule
 from specdyno.plan.schema import Plan
 from specdyno.records.schema import BootStatus, WindowKind
 
+pytestmark = pytest.mark.timeout(600)  # whole studies on a slow, busy machine
+
 WRITTEN = ("verdict.json", "report.html", "report.md", "report.json")
 
 

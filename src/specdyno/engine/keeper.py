@@ -14,8 +14,10 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+_REAP_S = 0.01
 _POLL_S = 1.0  # only should a signal be missed: the pipes wake the keeper at once
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -87,11 +89,22 @@ def end(engine: subprocess.Popen[bytes], grace_s: float) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             engine.wait(grace_s)
     signal_group(engine.pid, signal.SIGKILL)
-    for pid in descendants(os.getpid()):
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGKILL)
     with contextlib.suppress(subprocess.TimeoutExpired):
         engine.wait(grace_s)
+    deadline = time.monotonic() + grace_s
+    while (left := descendants(os.getpid())) and time.monotonic() < deadline:
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        reap()
+
+
+def reap() -> None:
+    """Collect adopted processes that have ended: no zombie may hold a pid or a device once the keeper has left."""
+    with contextlib.suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    time.sleep(_REAP_S)
 
 
 def main(argv: list[str]) -> int:

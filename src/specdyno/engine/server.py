@@ -128,6 +128,9 @@ async def attach(base_url: str, engine: Engine, session: aiohttp.ClientSession) 
             f"{base_url}/v1/models answered with status {status}: no OpenAI-compatible server",
             remedy="Give the address without a path, e.g. http://127.0.0.1:8000",
         )
+    info = await server.ask("/server_info")
+    if isinstance(info, dict) and info.get("engine") == SimulatedAdapter.name:
+        server.adapter = SimulatedAdapter(engine, Target(model="served"))
     props = await server.ask("/props")
     if isinstance(props, dict) and "total_slots" in props:
         server.adapter = LlamaCppAdapter(engine, Target(model="served"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specdyno.engine import server
@@ -17,7 +17,8 @@ from specdyno.load.boot import Boot, WindowPlan, endpoint, session_for
 from specdyno.load.watch import Watcher
 from specdyno.load.window import Job
 from specdyno.plan.schema import BASELINE, Engine, EngineKind, Plan
-from specdyno.records.schema import BootStatus, Identity, WindowKind
+from specdyno.records.deltas import POSITION, SPEC_FAMILIES, Family
+from specdyno.records.schema import BootStatus, CounterSample, Identity, WindowKind
 from specdyno.records.store import Store
 from specdyno.workload import draw
 from specdyno.workload.prompts import Prompt
@@ -53,7 +54,7 @@ async def measure(probe: Probe, *, opened: Callable[[Plan], Store], watcher: Wat
     async with session_for(probe.engine()) as session:
         base_url = probe.base_url.rstrip("/").removesuffix("/v1")
         running = await server.attach(base_url, probe.engine(), session)
-        identity = await running.identity()
+        identity = _counted(await running.identity(), (await running.counters())[0])
         model = probe.model or await running.served_model("")
         if not model:
             raise PlanError("the server names no model: say which with --model")
@@ -75,7 +76,8 @@ async def measure(probe: Probe, *, opened: Callable[[Plan], Store], watcher: Wat
             status = BootStatus.FAILED
             try:
                 await boot.warm_up(_window(WindowKind.WARM_UP, drawn.warm_up, probe))
-                store.update_boot(boot_id, identity=await running.identity())
+                identity = _counted(await running.identity(), (await running.counters())[0])
+                store.update_boot(boot_id, identity=identity)
                 await boot.run(_window(WindowKind.MIXED, drawn.windows[0].prompts, probe))
                 status = BootStatus.COMPLETE
             except asyncio.CancelledError:
@@ -111,6 +113,24 @@ def described(probe: Probe, identity: Identity, model: str) -> Plan:
             ],
             "objectives": [{"name": LOAD, "load": LOAD, "measure": "output_tokens_per_s"}],
         }
+    )
+
+
+def _counted(identity: Identity, sample: CounterSample) -> Identity:
+    """What a server that does not describe itself gives away by its counters: that it speculates, and K.
+
+    Counters of drafts that are not there prove nothing: an engine may make them with the first draft.
+    """
+    if identity.speculation is not None or not any(series.name in SPEC_FAMILIES for series in sample.series):
+        return identity
+    places = [dict(series.labels) for series in sample.series if series.name == Family.SPEC_ACCEPTED_PER_POSITION]
+    return replace(
+        identity,
+        speculation=True,
+        draft_tokens=identity.draft_tokens
+        or len({labels[POSITION] for labels in places if POSITION in labels})
+        or None,
+        source=identity.source or sample.source,
     )
 
 

@@ -15,7 +15,7 @@ from specdyno.plan.looks import cells
 from specdyno.plan.schema import A_A, BASELINE, Arm, Plan, Role
 from specdyno.records.audit import Audit, audit_records, last_complete_attempts
 from specdyno.records.schema import BootRecord, Finding, StudyRecords, WindowKind
-from specdyno.statistics.acceptance import measure_curve
+from specdyno.statistics.acceptance import delta_of, measure_curve
 from specdyno.statistics.analysis import (
     Analysis,
     ArmSummary,
@@ -146,7 +146,13 @@ class _Study:
 
     def _k_in_force(self, arm: str) -> int | None:
         reported = [boot.identity.draft_tokens for boot in self.boots if boot.arm == arm and boot.identity is not None]
-        return max((k for k in reported if k is not None), default=None)
+        known = [k for k in reported if k is not None] or self._k_counted(arm)
+        return max(known, default=None)
+
+    def _k_counted(self, arm: str) -> list[int]:
+        """K by the number of positions that the engine counts; empty where it counts none."""
+        deltas = [delta_of(view) for load in self.plan.loads for view in self.mixed(arm, load.name).values()]
+        return [delta.draft_tokens_k for delta in deltas if delta is not None and delta.draft_tokens_k is not None]
 
     def levels(self) -> tuple[Level, ...]:
         levels = []

@@ -140,7 +140,7 @@ async def test_a_port_that_refuses_is_not_stormed(session):
     hooks = Hooks(lambda _row: None, engine_alive=lambda: time.monotonic() < born + 0.2)
     run = await run_window(endpoint, jobs(500), concurrency=2, hooks=hooks)
     assert run.aborted
-    assert run.rows == 2
+    assert 1 <= run.rows <= 2  # of 500
 
 
 async def test_a_cancelled_window_keeps_what_was_answered_and_leaves_nothing_running(scripted, place):

@@ -193,6 +193,13 @@ def test_no_counters_is_a_note_since_others_traffic_goes_unseen():
     )
 
 
+def test_scrapes_without_any_counter_are_no_counters_rather_than_zero_traffic():
+    def emptied(window):
+        return replace(window, before=replace(window.before, series=()), after=replace(window.after, series=()))
+
+    assert (FindingCode.COUNTERS_UNREADABLE, Severity.NOTE) in codes(with_windows(emptied))
+
+
 @pytest.mark.parametrize(
     ("columns", "code", "severity"),
     [

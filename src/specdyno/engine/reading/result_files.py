@@ -180,7 +180,7 @@ def is_golden(text: str) -> bool:
     """Whether a text is YAML whose innermost keys are draft lengths."""
     try:
         root = yaml.compose("\n".join(lines(text)), Loader=yaml.SafeLoader)
-    except yaml.YAMLError:
+    except (yaml.YAMLError, RecursionError):
         return any(True for _ in _comments(text))
     return any(leaf.value is not None for leaf in _leaves(root, ())) if root is not None else False
 
