@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,7 +34,7 @@ from specdyno.plan.schema import Plan
 from specdyno.preflight import host
 from specdyno.records import provenance
 from specdyno.records.lock import lock_study
-from specdyno.records.schema import StudyHeader, StudyRecords
+from specdyno.records.schema import BootStatus, StudyHeader, StudyRecords
 from specdyno.records.store import Store
 from specdyno.report import atomic, files, view
 from specdyno.report.export import export as write_tables
@@ -85,12 +85,13 @@ def run(
         watcher.note(remark)
     with _opened(study, plan, text, prompts, resume=resume) as store:
         budget = budget_s if budget_s is not None else plan.budget.time
+        standing = _standing(store)
         campaign = runner.Campaign(
             rig=Rig(plan, adapter, store, watcher),
             folder=study,
             pools=prompts,
-            settled=lambda: not _pursued(store),
-            pursued=lambda: _pursued(store),
+            settled=lambda: not standing(),
+            pursued=standing,
             deadline_ns=time.monotonic_ns() + int(budget * 1e9) if budget else None,
             sizing=dict(store.header.sizing),
         )
@@ -268,6 +269,20 @@ def _same_study(stored: StudyHeader, given: StudyHeader, study: Path) -> None:
 
 
 # ---- judging ---------------------------------------------------------------------------------------------------
+
+
+def _standing(store: Store) -> Callable[[], frozenset[str]]:
+    """`_pursued`, judged anew only after something was booted."""
+    known: dict[tuple[tuple[int, BootStatus], ...], frozenset[str]] = {}
+
+    def standing() -> frozenset[str]:
+        boots = tuple((boot.id, boot.status) for boot in store.read_boots())
+        if boots not in known:
+            known.clear()
+            known[boots] = _pursued(store)
+        return known[boots]
+
+    return standing
 
 
 def _pursued(store: Store) -> frozenset[str]:
