@@ -38,9 +38,8 @@ from specdyno.records.schema import BootStatus, StudyHeader, StudyRecords
 from specdyno.records.store import Store
 from specdyno.report import atomic, files, view
 from specdyno.report.export import export as write_tables
-from specdyno.statistics.analyse import analyse, plan_of
+from specdyno.statistics.analyse import analyse
 from specdyno.statistics.analysis import Analysis
-from specdyno.statistics.blocks import sort_blocks
 from specdyno.verdict.decide import judge as judge_records
 from specdyno.verdict.decide import pursued
 from specdyno.verdict.schema import Decision, Verdict
@@ -272,27 +271,18 @@ def _same_study(stored: StudyHeader, given: StudyHeader, study: Path) -> None:
 
 
 def _standing(store: Store) -> Callable[[], frozenset[str]]:
-    """`_pursued`, judged anew only after something was booted."""
+    """Candidates that further blocks are spent on, judged anew only after something was booted."""
     known: dict[tuple[tuple[int, BootStatus], ...], frozenset[str]] = {}
 
     def standing() -> frozenset[str]:
         boots = tuple((boot.id, boot.status) for boot in store.read_boots())
         if boots not in known:
+            records = store.read_study()
             known.clear()
-            known[boots] = _pursued(store)
+            known[boots] = pursued(records, judge_records(records)[1])
         return known[boots]
 
     return standing
-
-
-def _pursued(store: Store) -> frozenset[str]:
-    """Candidates that further blocks are spent on: those with an open decision, but for those left behind earlier."""
-    records = store.read_study()
-    _, verdict = judge_records(records)
-    blocks = sort_blocks(records, plan_of(records))
-    newest = max((boot.block for boot in records.boots), default=0)
-    # Who missed only the newest block may have been next in it when the run was stopped.
-    return pursued(verdict) - {name for name, block in blocks.retired.items() if block < newest}
 
 
 def _judged(study: Path, records: StudyRecords) -> Judged:

@@ -185,6 +185,13 @@ def _length_findings(tested: Sequence[Checked], arm: Arm, objective: Objective) 
     return (Finding(code, Severity.FORBIDS, place, detail, arm.name, objective.load),)
 
 
-def pursued(verdict: Verdict) -> frozenset[str]:
-    """Candidates with an open decision in any objective, of the whole traffic or of a class."""
-    return frozenset(one.candidate for objective in verdict.objectives for one in objective.candidates if one.pursued)
+def pursued(records: StudyRecords, verdict: Verdict) -> frozenset[str]:
+    """Candidates that further blocks are spent on: any decision open, of the whole traffic or of a class.
+
+    Not those that were left behind earlier: a block that they missed could never be made whole again. Who missed only
+    the newest block may have been next in it when the run was stopped.
+    """
+    newest = max((boot.block for boot in records.boots), default=0)
+    retired = sort_blocks(records, plan_of(records)).retired
+    still = {one.candidate for objective in verdict.objectives for one in objective.candidates if one.pursued}
+    return frozenset(still - {name for name, block in retired.items() if block < newest})

@@ -1,6 +1,7 @@
 """What a run spends further blocks on: boots that are played, decisions that are told."""
 
 import asyncio
+import dataclasses
 
 import pytest
 from tests.simulation.generator import DEFAULT_PLAN, make_study
@@ -120,7 +121,19 @@ def test_the_baseline_is_never_left_out():
 
 
 def test_clear_losers_and_winners_are_pursued_no_more():
-    verdict = judge(make_study(STUDY, blocks=4))[1]
+    records = make_study(STUDY, blocks=4)
+    verdict = judge(records)[1]
     decided = {c.candidate for o in verdict.objectives for c in o.candidates if c.decision is not Decision.HOLD}
-    assert "ngram-k3" not in pursued(verdict)
-    assert {c.candidate for c in verdict.objectives[0].candidates} - pursued(verdict) <= decided
+    assert "ngram-k3" not in pursued(records, verdict)
+    assert {c.candidate for c in verdict.objectives[0].candidates} - pursued(records, verdict) <= decided
+
+
+def test_who_missed_a_whole_block_stays_out_and_who_missed_the_newest_only_may_come_back():
+    open_ = make_study(STUDY, blocks=6, speedups={"eagle3-k1": 1.05, "eagle3-k3": 1.05, "ngram-k3": 1.05})
+    for blocks, still in ((5, True), (6, False)):
+        short = without(open_, "ngram-k3", from_block=4)
+        short = dataclasses.replace(short, boots=tuple(boot for boot in short.boots if boot.block < blocks))
+        verdict = judge(short)[1]
+        held = {c.candidate for o in verdict.objectives for c in o.candidates if c.pursued}
+        assert "ngram-k3" in held
+        assert ("ngram-k3" in pursued(short, verdict)) == still
