@@ -68,6 +68,18 @@ def correlated_blocks(rng, shape, truth=0.0):
     return _pairs(errors, truth)
 
 
+def shy_candidate(rng, shape, truth=0.0, *, by=2.0):
+    """One boot in ten of a candidate, and none of the baseline, is slow by `by` S; `truth` is the mean with them."""
+    studies, blocks, m = shape
+    errors = rng.normal(0, BOOT, (studies, blocks, m + 1))
+    errors[:, :, 1:] -= by * S * ((rng.random((studies, blocks, m)) < 0.1) - 0.1)
+    return _pairs(errors, truth)
+
+
+def very_shy_candidate(rng, shape, truth=0.0):
+    return shy_candidate(rng, shape, truth, by=5.0)
+
+
 def with_cells(rng, shape, *, truth=0.0, truths=(0.0, 0.0, 0.0), own=0.5):
     """y of the whole traffic, and of each class's own window (N, n, m, C).
 
@@ -88,4 +100,13 @@ WORLDS = {
     "drift of s/4 per boot within a block": slow_drift,
     "a host that wanders by s/4 per boot": wandering_host,
     "boots that remember the last block (0.2)": correlated_blocks,
+    "one boot in ten of the candidate alone slow by 2 s": shy_candidate,
+    "one boot in ten of the candidate alone slow by 5 s": very_shy_candidate,
 }
+
+BEYOND = {
+    "boots that remember the last block (0.2)": "blocks are not independent",
+    "one boot in ten of the candidate alone slow by 2 s": "few blocks miss what is rare",
+    "one boot in ten of the candidate alone slow by 5 s": "few blocks miss what is rare",
+}
+"""Worlds that break an assumption no rule on so few blocks can do without; their rates are stated and not promised."""

@@ -62,7 +62,10 @@ def sort_blocks(records: StudyRecords, plan: Plan) -> Blocks:
             continue
         scored[block] = boots
         if len(scored) in plan.experiment.looks and block != seen[-1]:
-            leaving = {arm for arm in required - {BASELINE} if last_tried[arm] <= block}
+            racing = required - {BASELINE}
+            leaving = {arm for arm in racing if last_tried[arm] <= block}
+            if leaving == racing:  # a study without candidates would have ended: they were only not reached yet
+                continue
             retired |= dict.fromkeys(sorted(leaving), block + 1)
             required -= leaving
     return Blocks(tuple(states), scored, dropped, retired)

@@ -114,6 +114,13 @@ def test_an_arm_that_is_missing_between_looks_makes_its_blocks_incomplete():
     assert (len(blocks.scored), blocks.retired) == (5, {})
 
 
+def test_a_block_that_was_cut_off_after_its_baseline_is_incomplete():
+    records = make_study({**STUDY, "candidates": STUDY["candidates"][1:]}, blocks=5)
+    short = without(records, "ngram-k3", from_block=4)
+    blocks = sort_blocks(short, plan_of(short))
+    assert (len(blocks.scored), blocks.incomplete, blocks.retired) == (4, 1, {})
+
+
 def test_the_baseline_is_never_left_out():
     short = without(make_study(STUDY, blocks=6), "baseline", from_block=4)
     blocks = sort_blocks(short, plan_of(short))
