@@ -133,7 +133,8 @@ def judge(path: Path) -> None:
     print(json.dumps({
         "requests": len(records.requests), "outcome": verdict.outcome.value, "verdict_bytes": len(text),
         "import_s": round(imported - began, 2), "read_s": round(read - imported, 2),
-        "judge_s": round(judged - read, 2), "json_s": round(done - judged, 2), "all_s": round(done - began, 2), "processor_s": round(time.process_time(), 2),
+        "judge_s": round(judged - read, 2), "json_s": round(done - judged, 2), "all_s": round(done - began, 2),
+        "processor_s": round(time.process_time(), 2),
         "peak_mib": round(peak),
     }))  # fmt: skip
 
