@@ -21,9 +21,7 @@ def test_the_terminal_leads_with_the_verdict_and_ends_with_the_page():
 
 
 def test_classes_are_shown_as_exploratory_with_their_level():
-    assert "By class at load interactive, time per job: exploratory (95 % interval)" in printed(
-        study(), 120
-    )
+    assert "By class at load interactive, time per job: exploratory (95 % interval)" in printed(study(), 120)
 
 
 @pytest.mark.parametrize("width", [60, 80, 200])
