@@ -35,8 +35,8 @@ FAULTS = (
     "wrong_k:2",
     "counter_reset:6",
     "short_answers:0.5",
-    "http_500:0.4",
-    "break_stream:0.4",
+    "http_500:0.5",
+    "break_stream:0.5",
     "no_usage",
     "refuse_boot",
     "die_after:7",
@@ -61,7 +61,7 @@ def codes(study: Path, arm: str, severity: str) -> set[str]:
 def doubtful(tmp_path_factory: pytest.TempPathFactory) -> Study:
     """A candidate without a fault beside one with each, all far faster than the baseline."""
     folder = tmp_path_factory.mktemp("doubtful")
-    content = plan(candidates=[dict(CANDIDATE), *(faulty(fault) for fault in FAULTS)])
+    content = plan(engine=engine(scale=0.25), candidates=[dict(CANDIDATE), *(faulty(fault) for fault in FAULTS)])
     path = write_plan(folder / "plan.yaml", content)
     return Study(path, folder / "study", specdyno("run", path, "--out", folder / "study"))
 
@@ -100,8 +100,8 @@ def test_a_fast_engine_with_another_draft_length_is_held_for_that_alone(doubtful
     ("fault", "gate"),
     [
         ("short_answers:0.5", "output_length"),
-        ("http_500:0.4", "failed_requests"),
-        ("break_stream:0.4", "failed_requests"),
+        ("http_500:0.5", "failed_requests"),
+        ("break_stream:0.5", "failed_requests"),
     ],
 )
 def test_a_broken_guard_rejects_a_faster_candidate(doubtful: Study, fault: str, gate: str) -> None:
@@ -114,7 +114,7 @@ def test_a_broken_guard_rejects_a_faster_candidate(doubtful: Study, fault: str, 
 
 
 @pytest.mark.parametrize(
-    ("fault", "outcome"), [("http_500:0.4", Outcome.HTTP_ERROR), ("break_stream:0.4", Outcome.BROKEN_STREAM)]
+    ("fault", "outcome"), [("http_500:0.5", Outcome.HTTP_ERROR), ("break_stream:0.5", Outcome.BROKEN_STREAM)]
 )
 def test_requests_that_fail_are_rows_beside_those_that_do_not(doubtful: Study, fault: str, outcome: Outcome) -> None:
     counts = dict(
@@ -190,7 +190,7 @@ def test_nothing_of_any_engine_is_left_running(doubtful: Study) -> None:
 
 def test_acceptance_is_not_claimed_from_counters_that_cannot_be_read(tmp_path: Path) -> None:
     content = plan(
-        engine=engine(args={"per-request-spec-decode-metrics": "none"}),
+        engine=engine(scale=0.2, args={"per-request-spec-decode-metrics": "none"}),
         candidates=[dict(CANDIDATE), faulty("nan_metrics"), faulty("no_metrics")],
     )
     path, study = write_plan(tmp_path / "plan.yaml", content), tmp_path / "study"

@@ -86,9 +86,9 @@ def test_export_writes_every_request_in_every_format(promoted: Study, tmp_path: 
         assert sum(1 for _ in csv.DictReader(file)) == wanted
     table = next(path for path in printed if path.suffix == ".parquet" and "request" in path.name)
     assert parquet.read_table(table).num_rows == wanted
-    results = [json.loads(path.read_bytes()) for path in printed if path.suffix == ".json"]
-    assert results
-    assert all(result["completed"] > 0 for result in results)
+    runs = json.loads(next(path for path in printed if path.suffix == ".json").read_bytes())["runs"]
+    assert {(run["arm"], run["load"]) for run in runs} >= {("baseline", "pool"), ("eagle3-k3", "interactive")}
+    assert all(run["completed"] == run["num_prompts"] > 0 for run in runs)
 
 
 def test_boots_follow_the_schedule_of_the_plan(promoted: Study) -> None:

@@ -10,13 +10,14 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from specdyno.engine import server
 from specdyno.errors import PlanError
 from specdyno.load.boot import Boot, WindowPlan, endpoint, session_for
 from specdyno.load.watch import Watcher
 from specdyno.load.window import Job
-from specdyno.plan.schema import BASELINE, Engine, EngineKind, Plan
+from specdyno.plan.schema import BASELINE, NEEDS_DRAFT, Engine, EngineKind, Method, Plan
 from specdyno.records.deltas import POSITION, SPEC_FAMILIES, Family
 from specdyno.records.schema import BootStatus, CounterSample, Identity, WindowKind
 from specdyno.records.store import Store
@@ -99,8 +100,7 @@ def described(probe: Probe, identity: Identity, model: str) -> Plan:
             "seed": probe.seed,
             "target": {"model": model},
             "engine": {"kind": kind, "api_key_env": probe.api_key_env, "request_timeout": probe.request_timeout},
-            # A place for the server's own speculation; where it reports none, no boot stands there.
-            "candidates": [{"method": "ngram", "draft_tokens": [identity.draft_tokens or 1]}],
+            "candidates": [_candidate(identity)],
             "workload": {
                 "sampling": {"temperature": probe.temperature},
                 "classes": [
@@ -132,6 +132,13 @@ def _counted(identity: Identity, sample: CounterSample) -> Identity:
         or None,
         source=identity.source or sample.source,
     )
+
+
+def _candidate(identity: Identity) -> dict[str, Any]:
+    """The server's own speculation as a candidate; where it reports none, no boot stands there."""
+    method = next((known for known in Method if known.value == identity.method), Method.NGRAM)
+    draft = {"draft": identity.draft or "not reported"} if method in NEEDS_DRAFT else {}
+    return {"method": method.value, "draft_tokens": [identity.draft_tokens or 1], **draft}
 
 
 def _arm(plan: Plan, identity: Identity) -> str:
