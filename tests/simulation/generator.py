@@ -31,7 +31,8 @@ from specdyno.records.schema import (
     WindowRecord,
 )
 
-Speedups = Mapping[str, float | Mapping[str, float]]
+ByClass = Mapping[str, float]
+Speedups = Mapping[str, float | Mapping[str, float | ByClass]]
 
 DEFAULT_PLAN: dict[str, Any] = {
     "study": "synthetic",
@@ -154,7 +155,8 @@ def make_study(
     seed: int = 1,
     truth: Truth | None = None,
 ) -> StudyRecords:
-    """Records of a finished study. `speedups` maps arm -> speed-up, or arm -> {load: speed-up}; absent arms get 1.
+    """Records of a finished study. `speedups` maps arm -> speed-up, or arm -> {load: speed-up}, or {load: {class:
+    speed-up}}; absent arms get 1.
 
     >>> len({boot.block for boot in make_study(blocks=4).boots})
     4
@@ -293,9 +295,7 @@ class _Study:
         window_id = len(self.windows) + 1
         before = counters.sample(self.now) if self.truth.counters else None
         started = self.now + MS
-        speedup = self.speedups.get(arm.name, 1.0)
-        speedup = speedup if isinstance(speedup, float | int) else speedup.get(load.name, 1.0)
-        scale = pace / speedup
+        scale = pace / self._speedup(arm.name, load.name, kind[1])
         plain = self.truth.step_ms * (1 + 0.1 * (load.concurrency - 1))
         per_step = sum(job.tokens - 1 for job in jobs) / sum(len(job.accepted) for job in jobs)
         step_ns, ttft_ns = plain * scale * per_step * MS, self.truth.ttft_ms * scale * MS
@@ -313,6 +313,16 @@ class _Study:
                 client_lag_max_ns=MS, host_busy=0.01,
             )
         )  # fmt: skip
+
+    def _speedup(self, arm: str, load: str, class_name: str | None) -> float:
+        """Of a class in its own window; of mixed traffic the time that its jobs take together."""
+        speedup = self.speedups.get(arm, 1.0)
+        speedup = speedup if isinstance(speedup, float | int) else speedup.get(load, 1.0)
+        if isinstance(speedup, float | int):
+            return float(speedup)
+        if class_name is not None:
+            return speedup[class_name]
+        return 1 / sum(part.share / speedup[part.name] for part in self.plan.workload.classes)
 
     @staticmethod
     def _count(engine: _Engine, job: _Job) -> None:

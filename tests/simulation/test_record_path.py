@@ -1,6 +1,7 @@
 """From whole records with known truth to the verdict: fewer studies than on y_b, every stage in between."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from tests.simulation.generator import DEFAULT_PLAN, Truth, make_study
 
 from specdyno.statistics.analyse import analyse
 from specdyno.verdict.decide import judge
-from specdyno.verdict.schema import Decision
+from specdyno.verdict.schema import Decision, Reason
 
 ONE = {
     **DEFAULT_PLAN,
@@ -71,3 +72,34 @@ def test_identical_arms_are_never_promoted():
 def test_a_candidate_whose_true_gain_is_the_minimum_is_rarely_promoted():
     outcomes = [judge(records)[1].outcome for records in studies(1.05, 60)]
     assert outcomes.count(Decision.PROMOTE) <= 3
+
+
+SCOPED = {**ONE, "loads": [{**ONE["loads"][0], "class_windows": True}]}
+
+
+def scoped_studies(code, chat, count, *, blocks=6):
+    for seed in range(count):
+        speedups = {"eagle3-k3": {"pool": {"code": code, "chat": chat}}}
+        yield make_study(SCOPED, blocks=blocks, speedups=speedups, seed=seed, truth=Truth(boot_spread=0.005))
+
+
+def test_a_class_that_wins_while_the_whole_traffic_loses_is_promoted_alone():
+    seen = [judge(records)[1].objectives[0].candidates[0] for records in scoped_studies(1.6, 0.75, 10)]
+    scoped = [one for one in seen if one.reason is Reason.SCOPED_GAIN_SHOWN]
+    assert len(scoped) >= 8
+    assert {one.scope.classes for one in scoped} == {("code",)}
+    assert all(one.gates[0].ratio.estimate < 1.05 for one in scoped)
+
+
+def test_a_class_whose_gain_is_the_minimum_is_not_promoted_alone():
+    outcomes = [judge(records)[1].objectives[0] for records in scoped_studies(1.05, 0.75, 25)]
+    assert [one.decision for one in outcomes].count(Decision.PROMOTE) <= 2
+
+
+def test_arms_that_are_missing_from_blocks_at_random_promote_nothing_that_they_should_not():
+    rng, promoted = np.random.default_rng(3), 0
+    for records in studies(1.05, 40, blocks=6):
+        lost = {boot.id for boot in records.boots if rng.random() < 0.1}
+        boots = tuple(boot for boot in records.boots if boot.id not in lost)
+        promoted += judge(replace(records, boots=boots))[1].outcome is Decision.PROMOTE
+    assert promoted <= 4

@@ -1,7 +1,7 @@
 """The walk over the schedule: blocks of fresh boots, up to the look that settles the study.
 
 Owns which boot comes next: what is complete is not measured again, what failed is tried once more, what failed twice
-is given up. Whether a look settles everything is asked, not known here.
+is given up, what no open decision needs any more is left out. Which decisions are open is asked, not known here.
 """
 
 from __future__ import annotations
@@ -35,10 +35,11 @@ class Campaign:
     rig: Rig
     folder: Path
     pools: dict[str, ClassPrompts]
-    settled: Callable[[], bool]  # asked at each look
+    settled: Callable[[], bool]  # asked at each look: no decision is open
     deadline_ns: int | None = None
     boot_seconds: dict[str, float] = field(default_factory=dict)  # arm -> last whole boot, stop included
     sizing: dict[str, int] = field(default_factory=dict)  # load -> requests per window
+    pursued: Callable[[], frozenset[str]] | None = None  # asked before each block: candidates with an open decision
 
     @property
     def plan(self) -> Plan:
@@ -58,28 +59,46 @@ class Campaign:
 
 
 async def walk(state: Campaign) -> None:
-    """Blocks up to the deciding look."""
+    """Blocks up to the look that settles every decision; a candidate whose decisions have fallen is booted no more."""
     state.boot_seconds |= _seconds_by_arm(state.store.read_boots())
-    blocks = schedule(state.plan)
     looks = state.plan.experiment.looks
-    for block in blocks:
+    racing = frozenset(name for name, arm in state.arms.items() if arm.role is Role.CANDIDATE)
+    for block in schedule(state.plan):
         ahead = [look for look in looks if look > block.index]
-        if not ahead or not _time_for(state, block):
+        # Once left out, an arm stays out: a block that it missed could never be made whole again.
+        still = racing & state.pursued() if state.pursued is not None else racing
+        _tell_who_left(state, racing - still)
+        racing = still
+        if not ahead or not racing or not _time_for(state, _needed(state, block, racing)):
             return
-        state.watcher.block(block.index, ahead[0], block.order)
-        await _measure_block(state, block, blocks_to_look=ahead[0] - block.index)
+        state.watcher.block(block.index, ahead[0], tuple(_needed(state, block, racing)))
+        await _measure_block(state, block, racing, blocks_to_look=ahead[0] - block.index)
         if block.index + 1 in looks and state.settled():
             return
 
 
-async def _measure_block(state: Campaign, block: Block, *, blocks_to_look: int) -> None:
+def _needed(state: Campaign, block: Block, racing: frozenset[str]) -> list[str]:
+    """The block's arms in order, without candidates that are out of the race."""
+    return [name for name in block.order if name in racing or state.arms[name].role is not Role.CANDIDATE]
+
+
+def _tell_who_left(state: Campaign, left: frozenset[str]) -> None:
+    gone = _given_up(state.store.read_boots())
+    names = ", ".join(name for name in state.arms if name in left - gone)
+    if names:
+        state.watcher.note(f"settled at this look, not booted again: {names}")
+
+
+async def _measure_block(state: Campaign, block: Block, racing: frozenset[str], *, blocks_to_look: int) -> None:
     boots = state.store.read_boots()
     here = [boot for boot in boots if boot.block == block.index]
     comparable = _still_comparable(here, state.plan.experiment.max_block_span)
     complete = {boot.arm for boot in here if boot.status is BootStatus.COMPLETE} if comparable else set()
-    waiting = [name for name in block.order if name not in complete | _given_up(boots)]
+    needed = _needed(state, block, racing)
+    waiting = [name for name in needed if name not in complete | _given_up(boots)]
     for name in waiting:
-        _tell_time_left(state, waiting[waiting.index(name) :], more_blocks=blocks_to_look - 1, to_look=blocks_to_look)
+        left = waiting[waiting.index(name) :]
+        _tell_time_left(state, left, more=(blocks_to_look - 1) * needed, to_look=blocks_to_look)
         await _measure_arm(state, block, name, earlier=[boot for boot in here if boot.arm == name])
 
 
@@ -179,11 +198,11 @@ def _size(load: Load, seen: Sequence[WarmUp], *, classes: int) -> int:
     return max(3 * load.concurrency, 2 * classes, round(rate * load.window))
 
 
-def _time_for(state: Campaign, block: Block) -> bool:
-    """Whether the budget still holds a whole block, judged by the boots measured so far."""
+def _time_for(state: Campaign, names: Sequence[str]) -> bool:
+    """Whether the budget still holds a whole block of these arms, judged by the boots measured so far."""
     if state.deadline_ns is None or not state.boot_seconds:
         return True
-    needed = sum(_expected_s(state, name) for name in block.order)
+    needed = sum(_expected_s(state, name) for name in names)
     if time.monotonic_ns() + needed * 1e9 <= state.deadline_ns:
         return True
     state.watcher.note(f"the time budget does not hold another block ({needed / 60:.1f} min): stopping here")
@@ -204,9 +223,9 @@ def _expected_s(state: Campaign, name: str) -> float:
     return sum(known.values()) / len(known) if known else estimate(state.plan).block_s / len(state.arms)
 
 
-def _tell_time_left(state: Campaign, waiting: Sequence[str], *, more_blocks: int, to_look: int) -> None:
-    block_s = sum(_expected_s(state, name) for name in state.arms)
-    state.watcher.time_left(sum(_expected_s(state, name) for name in waiting) + more_blocks * block_s, to_look)
+def _tell_time_left(state: Campaign, waiting: Sequence[str], *, more: Sequence[str], to_look: int) -> None:
+    """`more` are the boots of the whole blocks between this one and the look."""
+    state.watcher.time_left(sum(_expected_s(state, name) for name in (*waiting, *more)), to_look)
 
 
 def end_stale_engines(store: Store, watcher: Watcher) -> None:

@@ -9,9 +9,9 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from scipy.special import stdtrit
-
-from specdyno.plan.schema import EngineKind, Load, Plan, Role
+from specdyno.plan.looks import half_width, objective_level
+from specdyno.plan.power import power
+from specdyno.plan.schema import EngineKind, Load, MeasureName, Objective, Plan
 
 ASSUMED_BOOT_S: Mapping[EngineKind, float] = {
     EngineKind.VLLM: 40.0,
@@ -20,7 +20,7 @@ ASSUMED_BOOT_S: Mapping[EngineKind, float] = {
 }
 ASSUMED_WARM_UP_SHARE = 0.1
 ASSUMED_SPREAD = 0.02
-ALPHA = 0.05
+POWER = 0.8
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +51,8 @@ class VisibleGain:
     last_blocks: int
     level: float  # two-sided, per candidate and look
     spread: float
+    likely: tuple[tuple[str, float | None], ...] = ()
+    """(objective, true gain that is promoted in 80 % of studies, guards included); None: no gain of up to 100 % is."""
 
 
 def estimate(
@@ -96,22 +98,48 @@ def estimate(
 def smallest_visible_gain(plan: Plan, spread: float = ASSUMED_SPREAD) -> VisibleGain:
     """Half-width of a speed-up's interval at the first and last look, as a ratio.
 
-    With n blocks: exp(t(1 - level / 2, n - 1) * spread / sqrt(n)), where level = 0.05 / (candidates * looks) is
-    two-sided (Bonferroni over both, which is a little wider than the levels that simulation gives), and `spread` is
+    With n blocks: exp(t(1 - level / 2, n - 1) * spread / sqrt(n)), at the level of the strictest objective. `spread` is
     the standard deviation over blocks of log(candidate / baseline), as in `Contrast.spread`. Assumes normal logs. To be
     promoted, a gain must lie about this far above the objective's minimum gain.
     """
-    candidates = sum(arm.role is Role.CANDIDATE for arm in plan.arms())
     looks = plan.experiment.looks
-    level = ALPHA / (candidates * len(looks))
+    level = min(objective_level(plan, objective) for objective in plan.objectives)
     return VisibleGain(
-        first=_half_width(looks[0], level=level, spread=spread),
-        last=_half_width(looks[-1], level=level, spread=spread),
+        first=_ratio(looks[0], level=level, spread=spread),
+        last=_ratio(looks[-1], level=level, spread=spread),
         first_blocks=looks[0],
         last_blocks=looks[-1],
         level=level,
         spread=spread,
+        likely=tuple((part.name, likely_gain(plan, part, spread)) for part in plan.objectives),
     )
+
+
+def likely_gain(plan: Plan, objective: Objective, spread: float = ASSUMED_SPREAD) -> float | None:
+    """The smallest true gain that is promoted with 80 % chance, all guards met; None where even 100 % is not.
+
+    The guards' true values are taken as unchanged, their spread as the primary's. Simulated (`plan.power`).
+    """
+    level, guards = objective_level(plan, objective), plan.guards
+    margins = [guards.output_length]
+    if objective.measure is not MeasureName.TIME_PER_JOB:
+        margins.append(guards.tpot)
+    gaps = [math.log1p(margin) / spread for margin in margins if margin is not None]
+    if plan.experiment.looks[-1] < 4:
+        return None
+    looks = [look for look in plan.experiment.looks if look >= 4]
+    threshold = math.log1p(objective.minimum_gain)
+
+    def chance(gain: float) -> float:
+        return power(looks, level, [(math.log1p(gain) - threshold) / spread, *gaps]).promote
+
+    low, high = objective.minimum_gain, 1.0
+    if chance(high) < POWER:
+        return None
+    while high - low > 0.0005:
+        middle = (low + high) / 2
+        low, high = (low, middle) if chance(middle) >= POWER else (middle, high)
+    return high
 
 
 def _planned_s(load: Load) -> float:
@@ -119,7 +147,5 @@ def _planned_s(load: Load) -> float:
     return load.window * (2.0 if load.class_windows else 1.0)
 
 
-def _half_width(blocks: int, *, level: float, spread: float) -> float | None:
-    if blocks < 2:
-        return None
-    return math.exp(float(stdtrit(blocks - 1, 1.0 - level / 2.0)) * spread / math.sqrt(blocks))
+def _ratio(blocks: int, *, level: float, spread: float) -> float | None:
+    return math.exp(half_width(blocks, level) * spread) if blocks > 1 else None

@@ -210,7 +210,9 @@ class Load(_Part):
         default=None, ge=1, description="Exact number of scored requests, instead of sizing.", examples=["200"]
     )
     class_windows: Switch = Field(
-        default=False, description="Also one window of each class alone (explains, never decides).", examples=["true"]
+        default=False,
+        description="Also one window of each class alone; an objective may then promote single classes (its scopes).",
+        examples=["true"],
     )
 
 
@@ -229,6 +231,12 @@ class Objective(_Part):
         description="time_per_job, jobs_per_s or output_tokens_per_s.", examples=["jobs_per_s"]
     )
     minimum_gain: Fraction = Field(default=0.05, description="Smallest gain worth promoting.", examples=["5%"])
+    scopes: Switch = Field(
+        default=True,
+        description="Where the load has class windows: promote single classes if the whole traffic is not. "
+        "Takes a fifth of the allowed error.",
+        examples=["false"],
+    )
 
 
 class Guards(_Part):

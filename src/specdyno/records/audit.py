@@ -31,6 +31,9 @@ STEPS_TO_ALARM = 100
 """Fewest drafted steps after which an extreme acceptance is an alarm."""
 FIRST_POSITION_LOW, FIRST_POSITION_HIGH = 0.05, 0.999
 
+PREFIX_TOLERANCE = 0.02
+"""Share of prompt tokens by which an arm's prefix-cache hits may differ from the baseline's."""
+
 FORCED_KEYS = ("ignore_eos", "min_tokens", "min_new_tokens", "min_length")
 SYNTHETIC_KEYS = ("synthetic_acceptance_*", "spec_synth_*", "sglang_simulate_acc*")
 
@@ -71,6 +74,7 @@ def audit_records(records: StudyRecords, plan: Plan) -> Audit:
         found += window_findings(window, arms[window.boot.arm], plan)
     found += _prompt_findings(windows)
     found += _acceptance_alarms(windows, arms)
+    found += _prefix_findings(windows)
     found += _settings_findings(compared, plan)
     return Audit(_joined(found), compared)
 
@@ -224,6 +228,24 @@ def _acceptance_alarms(windows: Iterable[AuditedWindow], arms: dict[str, Arm]) -
             detail = f"{accepted:.0f} of {drafted:.0f} drafted tokens were accepted"
             severity = Severity.DOUBT if accepted == 0 else Severity.FORBIDS
             yield Finding(FindingCode.LENGTH_EXTREME, severity, load, detail, arm, load)
+
+
+def _prefix_findings(windows: Iterable[AuditedWindow]) -> Iterator[Finding]:
+    """Each arm's share of prompt tokens found in the prefix cache against the baseline's, where the engine tells."""
+    sums: dict[tuple[str, str], np.ndarray] = {}
+    for window in windows:
+        if window.scored:
+            both = np.stack([window.column(name) for name in ("cached_tokens", "prompt_tokens")])
+            known = both[:, np.isfinite(both).all(axis=0)].sum(axis=1)
+            key = (window.record.load, window.boot.arm)
+            sums[key] = sums.get(key, np.zeros(2)) + known
+    for (load, arm), (cached, sent) in sums.items():
+        ours = sums.get((load, BASELINE), np.zeros(2))
+        if arm == BASELINE or sent <= 0 or ours[1] <= 0:
+            continue
+        if abs(cached / sent - ours[0] / ours[1]) > PREFIX_TOLERANCE:
+            detail = f"{cached / sent:.1%} of prompt tokens, baseline {ours[0] / ours[1]:.1%}"
+            yield Finding(FindingCode.PREFIX_HITS_DIFFER, Severity.DOUBT, load, detail, arm, load)
 
 
 def _acceptance_sums(windows: Iterable[AuditedWindow]) -> tuple[float, float, float, float]:

@@ -84,6 +84,9 @@ class FindingCode(StrEnum):
     SYNTHETIC_ACCEPTANCE = "synthetic_acceptance"
     PROMPTS_DIFFER = "prompts_differ"
     SIMULATED_ENGINE = "simulated_engine"
+    PREFIX_HITS_DIFFER = "prefix_hits_differ"
+    NOT_STEADY = "not_steady"
+    ORDER_DRIFT = "order_drift"
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from specdyno.statistics.intervals import Estimate
 class CurveLine:
     mark: Mark
     joint: tuple[Estimate, ...]
-    rows: tuple[tuple[str, tables.Cell, tables.Cell], ...]  # position, joint, conditional
+    rows: tuple[tuple[str, tables.Cell, tables.Cell, tables.Cell], ...]  # position, joint, conditional, corrected
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,16 @@ def curve_panels(analysis: Analysis, marks: dict[str, Mark]) -> list[CurvePanel]
 
 
 def _curve_line(curve: Curve, mark: Mark) -> CurveLine:
-    conditional = curve.conditional + (None,) * (len(curve.joint) - len(curve.conditional))
+    def figure_at(estimates: tuple[Estimate, ...], place: int) -> tables.Cell:
+        return tables.figure(estimates[place] if place < len(estimates) else None, spelling.share)
+
     rows = tuple(
-        (str(place), tables.figure(joint, spelling.share), tables.figure(other, spelling.share))
-        for place, (joint, other) in enumerate(zip(curve.joint, conditional, strict=False), start=1)
+        (
+            str(place + 1),
+            figure_at(curve.joint, place),
+            figure_at(curve.conditional, place),
+            figure_at(curve.survival, place),
+        )
+        for place in range(len(curve.joint))
     )
     return CurveLine(mark, curve.joint, rows)

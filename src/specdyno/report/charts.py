@@ -11,8 +11,9 @@ from html import escape
 
 from specdyno.report import spelling
 from specdyno.report.acceptance import CurveLine, CurvePanel
-from specdyno.report.axes import Axis, draft_axis, ratio_axis, value_axis
+from specdyno.report.axes import Axis, draft_axis, linear_ticks, ratio_axis, value_axis
 from specdyno.report.marks import Mark
+from specdyno.report.precision import PowerPanel
 from specdyno.report.speed import ExplainedRow, SpeedGroup, SpeedRow, ThroughputPanel
 from specdyno.statistics.intervals import Interval
 
@@ -161,8 +162,21 @@ def throughput_panel(panel: ThroughputPanel) -> str:
     return _panel(body, f"{panel.measure} over draft length, load {panel.load}", says)
 
 
-def _value_says(mark: Mark, value: Interval) -> str:
-    return f"{mark.arm}: {spelling.with_interval(value, spelling.plain)}"
+def power_panel(panel: PowerPanel) -> str:
+    """The chance of a promote over the true gain; the dashed line is 80 %."""
+    gains = [point.true_gain for point in panel.points]
+    ticks = linear_ticks(gains[0], gains[-1])
+    across = Axis(gains[0], gains[-1], LEFT + 4, RIGHT, ticks)
+    up = Axis(0.0, 1.0, BOTTOM, TOP, (0.0, 0.25, 0.5, 0.75, 1.0))
+    body = _frame(across, up, [spelling.exact_share(tick) for tick in up.ticks], "true gain", per_cent=True)
+    body += f'<line class="minimum" x1="{LEFT}" x2="{RIGHT}" y1="{up.at(0.8)}" y2="{up.at(0.8)}"/>'
+    path = " ".join(f"{across.at(point.true_gain)},{up.at(point.promote)}" for point in panel.points)
+    body += f'<polyline class="line" points="{path}"/>'
+    for point, (gain, chance, blocks) in zip(panel.points, panel.rows, strict=True):
+        says = f"true gain {gain}: promoted in {chance}, {blocks} blocks on average"
+        x, y = across.at(point.true_gain), up.at(point.promote)
+        body += f'<g><title>{escape(says)}</title><circle class="mark" cx="{x}" cy="{y}" r="3.5"/></g>'
+    return _panel(f'<g class="m0">{body}</g>', f"Chance of a promote over the true gain: {panel.title}", panel.says)
 
 
 def _strip(body: str, says: str, *, height: int = STRIP) -> str:
@@ -207,7 +221,7 @@ def _panel(body: str, title: str, says: str) -> str:
     )
 
 
-def _frame(across: Axis, up: Axis, labels: list[str], caption: str) -> str:
+def _frame(across: Axis, up: Axis, labels: list[str], caption: str, *, per_cent: bool = False) -> str:
     parts = []
     for tick, label in zip(up.ticks, labels, strict=True):
         y = up.at(tick)
@@ -215,11 +229,15 @@ def _frame(across: Axis, up: Axis, labels: list[str], caption: str) -> str:
         parts.append(f'<text x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{escape(label)}</text>')
     for tick in across.ticks:
         x = across.at(tick)
-        parts.append(f'<text x="{x}" y="{BOTTOM + 16}" text-anchor="middle">{tick:g}</text>')
+        parts.append(f'<text x="{x}" y="{BOTTOM + 16}" text-anchor="middle">{_tick(tick, per_cent)}</text>')
     parts.append(f'<line class="axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>')
     middle = (LEFT + RIGHT) / 2
     parts.append(f'<text class="caption" x="{middle:g}" y="{HEIGHT - 4}" text-anchor="middle">{escape(caption)}</text>')
     return "".join(parts)
+
+
+def _tick(value: float, per_cent: bool) -> str:  # noqa: FBT001 - one of two spellings
+    return escape(spelling.exact_share(value)) if per_cent else f"{value:g}"
 
 
 def _line(points: list[tuple[float, Interval, str]], up: Axis, mark: Mark, unit: str) -> str:

@@ -36,8 +36,9 @@ def headline(objective: ObjectiveVerdict, verdict: Verdict) -> str:
     name, subject = sanitise(objective.objective), spokesman(objective)
     if objective.decision is Decision.PROMOTE and objective.recommended is not None:
         blocks = spelling.plural(_blocks(subject, verdict), "block")
-        lead = f"Promote {sanitise(objective.recommended)} for {name}: {gain(subject)}, {blocks}."
-        return f"{lead} {sentences.answers(verdict.quality)}"
+        where = f"{name}, only {_scope_words(subject)}" if _scoped(subject) else name
+        what = sanitise(objective.recommended)
+        return f"Promote {what} for {where} ({sentences.answers(verdict.quality)}): {_shown_gain(subject)}, {blocks}."
     if subject is None:
         return f"{VERBS[objective.decision]} for {name}: there is no candidate to judge."
     why = _because(subject, objective, verdict)
@@ -53,21 +54,66 @@ def details(objective: ObjectiveVerdict, verdict: Verdict) -> tuple[str, ...]:
     if objective.decision is Decision.HOLD:
         if objective.detectable_gain is not None:
             lines.append(_could_have_seen(objective.detectable_gain, objective.minimum_gain))
-        if subject is not None and subject.blocks_needed is not None:
-            lines.append(_blocks_needed(subject.blocks_needed, verdict))
+        if subject is not None:
+            lines += _shortest_way(subject, verdict)
     if objective.decision is Decision.PROMOTE and objective.best not in (None, objective.recommended):
         best = _candidate(objective, objective.best)
         if best is not None:
             lines.append(
-                f"{sanitise(best.candidate)} has the largest estimate, {gain(best)}; the recommendation is the "
-                "shortest draft that cannot be told from it."
+                f"{sanitise(best.candidate)} has the largest estimate, {gain(best)}; the recommendation is "
+                f"{_why_not_best(objective)}."
             )
+    if subject is not None and subject.scope is not None and subject.scope.to_confirm:
+        names = _enumerate([sanitise(name) for name in subject.scope.to_confirm])
+        lines.append(
+            f"A scope to confirm: {names} each show the gain, but were not measured together without the rest. "
+            "A new study with these classes as its whole traffic settles it."
+        )
+    if len(objective.indifference) > 1:
+        names = _enumerate([sanitise(name) for name in objective.indifference])
+        lines.append(f"Shown to lie within 3 % of the best, smallest K first: {names}.")
     return tuple(lines)
+
+
+def _why_not_best(objective: ObjectiveVerdict) -> str:
+    if objective.best in objective.indifference:
+        return "the smallest K that is shown to lie within 3 % of it"
+    return "the best of those that are promoted"
 
 
 def candidate_sentence(candidate: CandidateVerdict, objective: ObjectiveVerdict, verdict: Verdict) -> str:
     """One candidate's decision and its reason."""
     return f"{VERBS[candidate.decision]}: {_because(candidate, objective, verdict)}."
+
+
+def _scoped(candidate: CandidateVerdict | None) -> bool:
+    return candidate is not None and candidate.reason is Reason.SCOPED_GAIN_SHOWN and candidate.scope is not None
+
+
+def _scope_words(candidate: CandidateVerdict | None) -> str:
+    names = [] if candidate is None or candidate.scope is None else [sanitise(name) for name in candidate.scope.classes]
+    return f"{'class' if len(names) == 1 else 'classes'} {_enumerate(names)}" if names else "some classes"
+
+
+def _shown_gain(candidate: CandidateVerdict | None) -> str:
+    """The gain that a promote rests on: of the whole traffic, or of each class of its scope."""
+    if candidate is None or not _scoped(candidate) or candidate.scope is None:
+        return gain(candidate)
+    cells = [cell for cell in candidate.scope.cells if cell.class_name in candidate.scope.classes]
+    shown = (f"{sanitise(c.class_name)} {spelling.with_interval(c.ratio, spelling.change)}" for c in cells)
+    return "; ".join(shown)
+
+
+def _shortest_way(candidate: CandidateVerdict, verdict: Verdict) -> list[str]:
+    """What settles a hold with the least further measuring."""
+    match candidate.reason:
+        case Reason.FINDING_FORBIDS:
+            forbids = (finding for finding in candidate.findings if finding.severity is Severity.FORBIDS)
+            todo = " ".join(dict.fromkeys(sentences.FINDINGS[finding.code].do for finding in forbids))
+            return [f"The shortest way to settle it: more blocks cannot. {todo}"] if todo else []
+        case Reason.TOO_FEW_BLOCKS if verdict.looks:
+            return [f"The shortest way to settle it: specdyno run --resume, up to {min(verdict.looks)} blocks."]
+    return [_blocks_needed(candidate.blocks_needed, verdict)] if candidate.blocks_needed is not None else []
 
 
 def gain(candidate: CandidateVerdict | None) -> str:
@@ -116,6 +162,8 @@ def _because(candidate: CandidateVerdict, objective: ObjectiveVerdict, verdict: 
             text = f"{minimum} is excluded"
         case Reason.PRIMARY_UNDECIDED:
             text = f"{minimum} is neither shown nor excluded"
+        case Reason.SCOPED_GAIN_SHOWN if candidate.scope is not None:
+            text = f"{minimum} is shown for {_scope_words(candidate)} alone: {_shown_gain(candidate)}"
         case Reason.GUARD_BROKEN | Reason.GUARD_UNDECIDED:
             text = f"{text}: {_gate_phrase(candidate)}"
         case Reason.TOO_FEW_BLOCKS if verdict.looks:

@@ -23,10 +23,11 @@ def render(view: View) -> str:
         if not group.decides:
             lines += _speed(group)
     if view.speed_explores:
-        lines += ["## By class of traffic (exploratory: explains, never decides)", ""]
+        lines += ["## By class of traffic (exploratory: decides nothing but a scope that is named above)", ""]
         for group in view.speed_explores:
             lines += _speed(group)
     lines += _explained(view)
+    lines += _precision(view)
     lines += ["## Findings", "", *(_findings(view.findings) or ["None.", ""])]
     for heading, tables in (
         ("Settings that differ", (view.settings,)),
@@ -87,6 +88,16 @@ def _explained(view: View) -> list[str]:
     cells = ((row.load, row.mark.arm, row.tokens_text, row.speed_text, row.cost_text) for row in view.explained)
     columns = ("load", "candidate", "tokens per step", "speed-up", "step cost (derived)")
     return ["## Why: tokens per step against the cost of a step", "", *rows(columns, cells)]
+
+
+def _precision(view: View) -> list[str]:
+    lines = ["## How sure this study can be", ""]
+    for panel in view.power:
+        lines += [f"### {markdown(panel.title)}", "", markdown(panel.says), ""]
+        lines += rows(("true gain", "promoted", "blocks on average"), panel.rows)
+    for one in view.precision:
+        lines += _table(one, heading=True)
+    return lines if len(lines) > 2 else []
 
 
 def _findings(findings: tuple[FindingView, ...]) -> list[str]:

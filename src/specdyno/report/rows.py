@@ -112,7 +112,8 @@ def acceptance(analysis: Analysis) -> Rows:
         *(("conditional", "float"), *((f"conditional_{name}", kind) for name, kind in _ESTIMATE)),
         *(("level", "float"), ("method", "text"), ("boots", "int"), ("requests", "int")),
         *(("acceptance_rate", "float"), ("mean_accepted_length", "float"), ("coverage", "float")),
-        ("tokens_per_step", "float"),
+        *(("tokens_per_step", "float"), ("corrected", "float")),
+        *((f"corrected_{name}", kind) for name, kind in _ESTIMATE),
     )
     found = []
     for one in analysis.curves:
@@ -122,7 +123,9 @@ def acceptance(analysis: Analysis) -> Rows:
             head = (one.arm, one.load, one.class_name, one.source, one.draft_tokens, place + 1)
             how = (joint.level, joint.method) if isinstance(joint, Interval) else (None, None)
             means = (_bounded(fact)[0] for fact in facts)
-            found.append((*head, *_bounded(joint), *_bounded(conditional), *how, one.boots, one.requests, *means))
+            counts = (*how, one.boots, one.requests, *means)
+            corrected = one.survival[place] if place < len(one.survival) else None
+            found.append((*head, *_bounded(joint), *_bounded(conditional), *counts, *_bounded(corrected)))
     return Rows("acceptance", columns, iter([found]))
 
 

@@ -136,6 +136,18 @@ FINDINGS: dict[FindingCode, Advice] = {
         "The engine is simulated: this shows how specdyno works and nothing about a model or a machine.",
         "Use a real engine for a decision.",
     ),
+    FindingCode.PREFIX_HITS_DIFFER: Advice(
+        "The arms found different shares of their prompts in the prefix cache.",
+        "Hidden-state methods compute the last matched block again; a larger gap means that the caches differ.",
+    ),
+    FindingCode.NOT_STEADY: Advice(
+        "The token rate at the start of a window differs from the rest of it (MSER-5).",
+        "Use a longer warm-up or a longer window; nothing was cut, and every arm is scored alike.",
+    ),
+    FindingCode.ORDER_DRIFT: Advice(
+        "Boots later in a block run at another speed than earlier ones.",
+        "Look for heat or a filling cache; order is balanced over blocks, so this widens the intervals only.",
+    ),
 }
 
 SEVERITIES: dict[Severity, str] = {
@@ -146,6 +158,7 @@ SEVERITIES: dict[Severity, str] = {
 
 REASONS: dict[Reason, str] = {
     Reason.GAIN_SHOWN: "at least the minimum gain is shown, and every guard held",
+    Reason.SCOPED_GAIN_SHOWN: "at least the minimum gain is shown for a part of the traffic, not for the whole",
     Reason.GAIN_EXCLUDED: "a gain of the stated minimum is excluded",
     Reason.GUARD_BROKEN: "a guard is broken: something got worse beyond its margin",
     Reason.FAILED_TO_RUN: "the engine failed twice with it",
@@ -154,10 +167,14 @@ REASONS: dict[Reason, str] = {
     Reason.PRIMARY_UNDECIDED: "the minimum gain is neither shown nor excluded",
     Reason.GUARD_UNDECIDED: "the gain is shown, but a guard is neither met nor broken",
     Reason.NOT_MEASURED: "what it is judged by was not measured",
+    Reason.NOT_PURSUED: "it is shown to stay more than 3 % below the best candidate, so it was not pursued",
 }
 
 DECISIONS: dict[Decision, str] = {
-    Decision.PROMOTE: "Turn it on for this objective: the minimum gain is shown and every guard held.",
+    Decision.PROMOTE: (
+        "Turn it on for this objective, or for the classes that the verdict names: "
+        "the minimum gain is shown and every guard held."
+    ),
     Decision.HOLD: "Not decided: change nothing yet.",
     Decision.REJECT: "Leave it off for this objective: the gain is excluded, a guard is broken, or it failed to run.",
 }
@@ -193,7 +210,12 @@ MEASURES: dict[str, str] = {
     "ttft": "time to first token",
     "e2e": "time to last byte",
     "stall": "longest pause of a job, mean",
+    "ttft_p95": "time to first token, 95th percentile",
+    "ttft_p99": "time to first token, 99th percentile",
+    "e2e_p95": "time to last byte, 95th percentile",
+    "e2e_p99": "time to last byte, 99th percentile",
     "stall_p95": "longest pause of a job, 95th percentile",
+    "stall_p99": "longest pause of a job, 99th percentile",
     "failed_share": "share of failed requests",
 }
 
@@ -207,7 +229,7 @@ LATENCIES: dict[str, str] = {
 STATISTICS: dict[str, str] = {"mean": "mean", "median": "median", "p95": "95th percentile", "p99": "99th percentile"}
 
 QUALITY = {
-    "not measured": "Speed only: answers were not checked.",
+    "not measured": "speed only: answers were not checked",
 }
 
 WORDS: tuple[tuple[str, str], ...] = (
@@ -241,6 +263,13 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("window", "One stretch of load within a boot: all classes mixed by their shares, or one class alone."),
     ("joint acceptance", "Share of the drafted steps that accepted at least this many tokens."),
     ("conditional acceptance", "Share accepted at a position where it was proposed and all before it were accepted."),
+    (
+        "corrected acceptance",
+        (
+            "Joint acceptance had every draft been long enough: the product of the conditional ones. "
+            "It assumes that a draft's length does not depend on how it would fare."
+        ),
+    ),
     ("acceptance rate", "Accepted over drafted tokens. Comparable between equal K only."),
     ("mean accepted length", "1 + accepted tokens / drafted steps: counts the target's own token."),
     ("draft coverage", "Share of all decode steps that had a proposal."),
@@ -256,9 +285,15 @@ WORDS: tuple[tuple[str, str], ...] = (
     ("TPOT", "Time per output token after the first, by the server's token counts."),
     ("gap between chunks", "Time between two chunks of one answer: the time of a step, not of a token."),
     ("look", "A number of complete blocks at which the plan allows a decision. Nothing is decided in between."),
+    ("scope", "Classes of the traffic for which alone a candidate is promoted, where the whole is not."),
+    ("not pursued", "Held because another candidate is shown to be better; no further blocks were spent on it."),
+    (
+        "indifference set",
+        "Promoted candidates shown to lie within 3 % of the best of them; the smallest K comes first.",
+    ),
     ("guard", "Something that must not get worse by more than its margin, whatever the gain."),
     ("level", "How often an interval made like this one contains the true value. Looks and candidates share the risk."),
-    ("exploratory", "Shown to explain and to choose what to measure next; never decides."),
+    ("exploratory", "Shown to explain and to choose what to measure next; decides nothing but a scope that is named."),
 )
 
 
@@ -272,5 +307,5 @@ def gate(name: str) -> str:
 
 
 def answers(quality: str) -> str:
-    """What a verdict says about the answers, in one sentence."""
-    return QUALITY.get(quality, f"Answers: {quality}.")
+    """What a verdict says about the answers, as a phrase."""
+    return QUALITY.get(quality, f"answers: {quality}")

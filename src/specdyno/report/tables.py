@@ -100,7 +100,9 @@ def _ordered(keys: Iterable[Key], analysis: Analysis) -> list[Key]:
 def _grid(
     title: str, values: dict[tuple[Key, str], Estimate], analysis: Analysis, *, label: str, write: _WriterOf
 ) -> Table:
-    measures = tuple(dict.fromkeys(name for _, name in values))
+    # A quantile that no arm has enough requests for is no column.
+    seen = {name for (_, name), value in values.items() if isinstance(value, Interval) or not _quantile(name)}
+    measures = tuple(dict.fromkeys(name for _, name in values if name in seen))
     rows: list[tuple[object, ...]] = [
         (
             *_place(key),
@@ -109,6 +111,10 @@ def _grid(
         for key in _ordered((key for key, _ in values), analysis)
     ]
     return table(title, (*PLACE, *(label.format(sentences.measure(name)) for name in measures)), rows)
+
+
+def _quantile(name: str) -> bool:
+    return name.rpartition("_")[2] in ("p95", "p99")
 
 
 def _levels(analysis: Analysis) -> Table:

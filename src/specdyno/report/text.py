@@ -25,6 +25,9 @@ def render(view: View, *, page: str = "") -> RenderableType:
     parts: list[RenderableType] = [Text(view.summary, style="bold"), Text(view.blocks_text, style="dim"), Text()]
     parts += [_objective(part) for part in view.objectives]
     parts += [_by_class(load, view) for load in dict.fromkeys(group.load for group in view.speed_explores)]
+    parts += [Text(f"{panel.title}: {panel.says}", style="dim") for panel in view.power]
+    if view.power:
+        parts.append(Text())
     if view.findings:
         parts.append(Text("Findings", style="bold"))
         parts += [_finding(finding) for finding in view.findings]
@@ -59,7 +62,7 @@ def _by_class(load: str, view: View) -> RenderableType:
     """Candidates down, classes across: the gain of each with its interval."""
     groups = [group for group in view.speed_explores if group.load == load]
     levels = _levels(row for group in groups for row in group.rows)
-    title = f"By class at load {load}, {groups[0].measure}: exploratory, decides nothing{levels}"
+    title = f"By class at load {load}, {groups[0].measure}: exploratory{levels}"
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(Text("candidate"))
     for group in groups:

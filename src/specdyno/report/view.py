@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdyno.records.schema import Finding, Severity, StudyRecords
-from specdyno.report import acceptance, headlines, provenance, sentences, speed, spelling, tables
+from specdyno.report import acceptance, headlines, precision, provenance, sentences, speed, spelling, tables
 from specdyno.report.marks import Mark, mark_of, marks_of
 from specdyno.report.untrusted import sanitise
 from specdyno.statistics.analysis import Analysis
@@ -81,6 +81,8 @@ class View:
     curves: tuple[acceptance.CurvePanel, ...]
     throughput: tuple[speed.ThroughputPanel, ...]
     explained: tuple[speed.ExplainedRow, ...]
+    power: tuple[precision.PowerPanel, ...]
+    precision: tuple[tables.Table, ...]
     figures: tuple[tables.Table, ...]
     findings: tuple[FindingView, ...]
     settings: tables.Table
@@ -108,6 +110,8 @@ def build(records: StudyRecords, analysis: Analysis, verdict: Verdict) -> View:
         curves=tuple(acceptance.curve_panels(analysis, known)),
         throughput=tuple(speed.throughput(analysis, verdict, known)),
         explained=tuple(speed.explained(analysis, verdict, known)),
+        power=precision.power_panels(verdict),
+        precision=precision.tables(analysis, verdict),
         figures=tables.figures(analysis),
         findings=findings((*verdict.findings, *analysis.findings)),
         settings=tables.settings(analysis),

@@ -1,6 +1,6 @@
 """Acceptance by position: what the draft got right, with its interval and its source.
 
-Owns q_i, c_i, mean accepted length, rate, coverage and tokens per step of one arm at one load, for the whole mixed
+Owns q_i, c_i, p_i, mean accepted length, rate, coverage and tokens per step of one arm at one load, for the whole mixed
 traffic or one class of it. From what the engine reports with each answer where it does, else from its counters, which
 know no classes. Nothing drafted or nothing measured is Undefined with the reason, never 0.
 """
@@ -16,6 +16,7 @@ from specdyno.records.deltas import CounterDelta, difference
 from specdyno.statistics.analysis import Curve
 from specdyno.statistics.intervals import Estimate, Interval, Undefined
 from specdyno.statistics.shares import Share, share_interval
+from specdyno.statistics.survival import Exposure, survival
 from specdyno.statistics.windows import WindowView
 
 COUNTERS = "counters"
@@ -141,6 +142,11 @@ def measure_curve(views: Sequence[WindowView], cell: tuple[str, str, str | None]
         rate=share("rate", tally.accepted, tally.drafted),
         coverage=coverage,
         tokens_per_step=tokens_per_step,
+        survival=survival(
+            Exposure(tally.reached, tally.at_risk, tally.boot, "boots" if tally.source == COUNTERS else "requests"),
+            seed=seed,
+            name=name,
+        ),
     )
 
 

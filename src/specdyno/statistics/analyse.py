@@ -11,15 +11,27 @@ import numpy as np
 from pydantic import ValidationError
 
 from specdyno.errors import RecordError
+from specdyno.plan.looks import cells
 from specdyno.plan.schema import A_A, BASELINE, Arm, Plan, Role
 from specdyno.records.audit import Audit, audit_records, last_complete_attempts
 from specdyno.records.schema import BootRecord, Finding, StudyRecords, WindowKind
 from specdyno.statistics.acceptance import delta_of, measure_curve
-from specdyno.statistics.analysis import Analysis, ArmSummary, BlockedCounts, Contrast, Curve, Level
+from specdyno.statistics.analysis import (
+    Analysis,
+    ArmSummary,
+    BlockedCounts,
+    Contrast,
+    Curve,
+    Drift,
+    Level,
+    NoiseBudget,
+)
 from specdyno.statistics.blocks import Blocks, block_findings, sort_blocks
 from specdyno.statistics.contrasts import LEVEL, a_a_finding, contrast, log_ratios
 from specdyno.statistics.intervals import Estimate, Undefined, clopper_pearson, exponentiated, t_interval
 from specdyno.statistics.measures import CLASS_CUT, CLASS_WINDOW, MEASURES, Measure
+from specdyno.statistics.noise import drift, drift_finding, noise_budget
+from specdyno.statistics.steadiness import steadiness_findings
 from specdyno.statistics.summaries import summarise
 from specdyno.statistics.windows import WindowView, view_windows
 
@@ -45,7 +57,7 @@ def _analyse(records: StudyRecords, plan: Plan) -> Analysis:
     study = _Study(records, plan, sort_blocks(records, plan))
     audit = audit_records(records, plan)
     levels = study.levels()
-    contrasts = study.contrasts(levels)
+    contrasts, drifts = study.contrasts(levels), study.drifts(levels)
     return Analysis(
         blocks=study.blocks.states,
         arms=tuple(arm.name for arm in plan.arms()),
@@ -55,16 +67,23 @@ def _analyse(records: StudyRecords, plan: Plan) -> Analysis:
         levels=levels,
         contrasts=contrasts,
         summaries=study.summaries(),
-        findings=_all_findings(records, audit, study.blocks, a_a=_a_a_findings(plan, contrasts)),
+        findings=_all_findings(
+            records,
+            audit,
+            study.blocks,
+            estimated=[*_a_a_findings(plan, contrasts), *study.steadiness(), *study.drift_findings(drifts)],
+        ),
         settings_differences=audit.settings_differences,
         outcome_counts=study.outcome_counts(),
+        drifts=drifts,
+        noise=study.noise(contrasts),
     )
 
 
 def _all_findings(
-    records: StudyRecords, audit: Audit, blocks: Blocks, *, a_a: Sequence[Finding]
+    records: StudyRecords, audit: Audit, blocks: Blocks, *, estimated: Sequence[Finding]
 ) -> tuple[Finding, ...]:
-    return tuple(dict.fromkeys((*records.findings, *audit.findings, *block_findings(blocks), *a_a)))
+    return tuple(dict.fromkeys((*records.findings, *audit.findings, *block_findings(blocks), *estimated)))
 
 
 def _a_a_findings(plan: Plan, contrasts: Sequence[Contrast]) -> list[Finding]:
@@ -150,12 +169,13 @@ class _Study:
         arm, load, name = cell
         known = tuple((block, v) for block, v in sorted(values.items()) if v is not None and math.isfinite(v))
         views = self.mixed(arm, load).values()
-        requests = sum(int((view if name is None else view.of_class(name)).done.sum()) for view in views)
+        cut = [view if name is None else view.of_class(name) for view in views]
+        # Whether a request failed is known of every one; all else is measured on those that were completed.
+        requests = sum(len(v.rows) if measure.name == "failed_share" else int(v.done.sum()) for v in cut)
         if requests < measure.smallest_count:
             reason = f"{requests} completed requests; {measure.smallest_count} are needed"
             return Level(arm, load, name, measure.name, Undefined(reason, requests), ())
         if measure.name == "failed_share":
-            cut = [view if name is None else view.of_class(name) for view in views]
             value = clopper_pearson(sum(int((~view.done).sum()) for view in cut), sum(len(v.rows) for v in cut), LEVEL)
         else:
             value = _level_interval([v for _, v in known])
@@ -172,12 +192,17 @@ class _Study:
                 continue
             measure = MEASURES[key]
             ys = log_ratios(values, baseline, sign=measure.sign)
-            decides = name is None and arm != A_A and self._decides(load, key)
+            decides = arm != A_A and self._decides(load, key, name)
             found.append(contrast(ys, measure=measure, cell=(arm, load, name), decides=decides))
         return tuple(found)
 
-    def _decides(self, load: str, measure: str) -> bool:
-        objectives = [objective for objective in self.plan.objectives if objective.load == load]
+    def _decides(self, load: str, measure: str, class_name: str | None) -> bool:
+        """Whether a gate rests on it: of the whole traffic, or of a class that may be promoted apart."""
+        objectives = [
+            objective
+            for objective in self.plan.objectives
+            if objective.load == load and (class_name is None or class_name in cells(self.plan, objective))
+        ]
         guards = self.plan.guards
         gated = {objective.measure.value for objective in objectives}
         if guards.output_length is not None:
@@ -200,6 +225,45 @@ class _Study:
             for load in self.plan.loads
             for block, view in sorted(self.mixed(arm.name, load.name).items())
         )
+
+    @property
+    def _decided(self) -> tuple[tuple[str, str], ...]:
+        """(load, measure) of the objectives."""
+        return tuple(dict.fromkeys((part.load, part.measure.value) for part in self.plan.objectives))
+
+    def steadiness(self) -> list[Finding]:
+        cells = [self.mixed(arm.name, load.name) for arm in self.plan.arms() for load in self.plan.loads]
+        return steadiness_findings(view for views in cells for _, view in sorted(views.items()))
+
+    def drifts(self, levels: Sequence[Level]) -> tuple[Drift, ...]:
+        if not self.blocks.scored:
+            return ()
+        places = {(boot.block, boot.arm): boot.position for boot in self.boots}
+        return tuple(
+            Drift(load, key, drift(_by_arm(levels, load, key), places, sign=MEASURES[key].sign))
+            for load, key in self._decided
+        )
+
+    def drift_findings(self, drifts: Sequence[Drift]) -> list[Finding]:
+        found = (drift_finding(one, len(self.plan.arms())) for one in drifts)
+        return [finding for finding in found if finding is not None]
+
+    def noise(self, contrasts: Sequence[Contrast]) -> tuple[NoiseBudget, ...]:
+        budgets = []
+        for one in contrasts:
+            if one.class_name is None and one.candidate != A_A and (one.load, one.measure) in self._decided:
+                mine, theirs = self.mixed(one.candidate, one.load), self.mixed(BASELINE, one.load)
+                pairs = {block: (mine[block], theirs[block]) for block in mine.keys() & theirs.keys()}
+                budgets.append(noise_budget(one.by_block, pairs, cell=(one.candidate, one.load, one.measure)))
+        return tuple(budget for budget in budgets if budget is not None)
+
+
+def _by_arm(levels: Sequence[Level], load: str, measure: str) -> dict[str, dict[int, float]]:
+    return {
+        level.arm: dict(level.by_block)
+        for level in levels
+        if (level.load, level.measure) == (load, measure) and level.class_name is None
+    }
 
 
 def _values(

@@ -35,6 +35,7 @@ class Curve:
     rate: Estimate
     coverage: Estimate  # drafted steps / all decode steps
     tokens_per_step: Estimate  # (generated - first tokens) / all decode steps
+    survival: tuple[Estimate, ...] = ()  # p_i, joint acceptance corrected for drafts of varying length
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +100,28 @@ class BlockedCounts:
 
 
 @dataclass(frozen=True, slots=True)
+class Drift:
+    """What one place later in a block's order does to a measure, in every arm alike: a log ratio per place."""
+
+    load: str
+    measure: str
+    per_position: Estimate  # below 0: later boots are worse
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseBudget:
+    """Where the spread of y_b comes from at one load: standard deviations on logs; None where it cannot be told."""
+
+    candidate: str
+    load: str
+    measure: str
+    total: float  # s of y_b
+    prompts: float | None  # the draw of prompts, which both arms share, so that it cancels: no part of the total
+    window: float | None  # requests within a boot: what a longer window would take away
+    boot: float | None  # what is left: restarts of the engine; None where windows explain it all
+
+
+@dataclass(frozen=True, slots=True)
 class BlockState:
     index: int
     complete: bool
@@ -121,3 +144,5 @@ class Analysis:
     # (setting, arm, baseline value, arm value, consequence of speculation)
     settings_differences: tuple[tuple[str, str, str, str, bool], ...]
     outcome_counts: tuple[BlockedCounts, ...] = ()
+    drifts: tuple[Drift, ...] = ()
+    noise: tuple[NoiseBudget, ...] = ()

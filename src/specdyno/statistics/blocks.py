@@ -1,13 +1,14 @@
 """Which blocks count: complete, incomplete, void.
 
-A block is complete when the baseline and every candidate that can still be promoted have a complete boot in it. A
-candidate that failed twice in one block cannot be promoted any more, so it does not take the others down with it.
+A block is complete when the baseline and every candidate still in the race have a complete boot in it. A candidate
+that failed twice in one block cannot be promoted any more, so it does not take the others down with it; nor does one
+that was never booted again after a look, because its decisions had fallen there (racing).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from specdyno.plan.schema import BASELINE, Plan, Role
 from specdyno.records.audit import last_complete_attempts
@@ -25,6 +26,7 @@ class Blocks:
     states: tuple[BlockState, ...]
     scored: dict[int, dict[str, BootRecord]]
     dropped: frozenset[str]  # candidates that failed twice in one block
+    retired: dict[str, int] = field(default_factory=dict)  # candidate -> first block that did not need it any more
 
     @property
     def incomplete(self) -> int:
@@ -42,9 +44,12 @@ def sort_blocks(records: StudyRecords, plan: Plan) -> Blocks:
     dropped = twice_failed(records.boots) - {BASELINE}
     required = {arm.name for arm in plan.arms() if arm.role is not Role.A_A} - dropped
     latest = last_complete_attempts(records.boots)
+    seen = sorted({boot.block for boot in records.boots})
+    last_tried = {arm: max((b.block for b in records.boots if b.arm == arm), default=-1) for arm in required}
     states: list[BlockState] = []
     scored: dict[int, dict[str, BootRecord]] = {}
-    for block in sorted({boot.block for boot in records.boots}):
+    retired: dict[str, int] = {}
+    for block in seen:
         boots = {arm: boot for (index, arm), boot in latest.items() if index == block}
         missing = sorted(required - boots.keys())
         span = _span_s([boots[arm] for arm in sorted(required & boots.keys())])
@@ -53,9 +58,17 @@ def sort_blocks(records: StudyRecords, plan: Plan) -> Blocks:
         if void and span is not None:
             reason = f"its arms lie {span / 3600:.1f} h apart"
         states.append(BlockState(block, not missing, void, reason, _order(records.boots, block)))
-        if not missing and not void:
-            scored[block] = boots
-    return Blocks(tuple(states), scored, dropped)
+        if missing or void:
+            continue
+        scored[block] = boots
+        if len(scored) in plan.experiment.looks and block != seen[-1]:
+            racing = required - {BASELINE}
+            leaving = {arm for arm in racing if last_tried[arm] <= block}
+            if leaving == racing:  # a study without candidates would have ended: they were only not reached yet
+                continue
+            retired |= dict.fromkeys(sorted(leaving), block + 1)
+            required -= leaving
+    return Blocks(tuple(states), scored, dropped, retired)
 
 
 def _span_s(boots: list[BootRecord]) -> float | None:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 
 import numpy as np
 
@@ -97,9 +98,22 @@ def _stall(view: WindowView) -> float | None:
     return _ratio(float(np.sum(stalls)), len(stalls))
 
 
-def _stall_p95(view: WindowView) -> float | None:
-    stalls = _stalls_s(view)
-    return float(np.quantile(stalls, 0.95)) if len(stalls) else None
+def _quantile(values: np.ndarray, at: float) -> float | None:
+    return float(np.quantile(values, at)) if len(values) else None
+
+
+def _waits_s(view: WindowView, until: str) -> np.ndarray:
+    end, start = view.column(until), view.column("intended_ns")
+    kept: np.ndarray = (end - start)[view.done & (end >= start) & (start >= 0)] / 1e9
+    return kept
+
+
+def _quantile_of_wait(until: str, at: float) -> Callable[[WindowView], float | None]:
+    return lambda view: _quantile(_waits_s(view, until), at)
+
+
+def _quantile_of_stall(at: float) -> Callable[[WindowView], float | None]:
+    return lambda view: _quantile(_stalls_s(view), at)
 
 
 def _output_tokens_per_job(view: WindowView) -> float | None:
@@ -138,9 +152,17 @@ MEASURES: dict[str, Measure] = {
         Measure("ttft", "s", -1, "mean time from intended send to first text", Scope.REQUESTS, 1, _ttft),
         Measure("e2e", "s", -1, "mean time from intended send to last byte", Scope.REQUESTS, 1, _e2e),
         Measure("stall", "s", -1, "mean of each job's longest gap between chunks", Scope.REQUESTS, 1, _stall),
-        Measure(
-            "stall_p95", "s", -1, "95th percentile of each job's longest gap between chunks",
-            Scope.REQUESTS, 200, _stall_p95,
+        *(
+            Measure(
+                f"{name}_p{percent}", "s", -1, f"{percent}th percentile over jobs of the {words}",
+                Scope.REQUESTS, least, made(percent / 100),
+            )
+            for name, words, made in (
+                ("ttft", "time from intended send to first text", partial(_quantile_of_wait, "first_text_ns")),
+                ("e2e", "time from intended send to last byte", partial(_quantile_of_wait, "ended_ns")),
+                ("stall", "longest gap between chunks", _quantile_of_stall),
+            )
+            for percent, least in ((95, 200), (99, 1000))
         ),
         Measure(
             "output_tokens_per_job", "tokens", 0, "output tokens / completed jobs",

@@ -12,6 +12,8 @@ import numpy as np
 
 RESAMPLES = 1000
 _CELLS = 4_000_000  # weights held at once
+_GROUPS = 2_000
+"""More rows are summed into so many groups first: resampling sums of many has the same spread, at a fixed cost."""
 
 
 def generator_for(seed: int, name: str) -> np.random.Generator:
@@ -30,6 +32,10 @@ def resampled_sums(columns: np.ndarray, generator: np.random.Generator, *, resam
     Returns:
         Shape (R, C). Multinomial weights (Efron 1979), formed in parts so that memory stays bounded.
     """
+    if len(columns) > _GROUPS:
+        padded = np.zeros((-(-len(columns) // _GROUPS) * _GROUPS, columns.shape[1]))
+        padded[: len(columns)] = columns
+        columns = padded.reshape(-1, _GROUPS, columns.shape[1]).sum(axis=0)
     count = len(columns)
     part = max(1, min(resamples, _CELLS // max(1, count)))
     sums = []

@@ -1,32 +1,18 @@
-"""Which of the promoted candidates to deploy: the smallest K that noise cannot tell from the best."""
+"""Which of the promoted candidates to deploy: the smallest K that is shown to lie within 3 % of the best."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Protocol
 
-from specdyno.plan.schema import Arm, Objective
+from specdyno.plan.schema import Objective
 from specdyno.statistics.contrasts import ratio_interval
-from specdyno.statistics.intervals import Interval, Undefined
-from specdyno.verdict.schema import CandidateVerdict, Decision
+from specdyno.statistics.intervals import Estimate, Interval, Undefined
+from specdyno.verdict.evidence import Evidence
+from specdyno.verdict.schema import CandidateVerdict, Decision, Reason
 
 INDIFFERENCE = 0.03
 LEVEL = 0.95
-
-
-class Evidence(Protocol):
-    """What is needed of the evidence: the candidates and their y_b."""
-
-    @property
-    def candidates(self) -> tuple[Arm, ...]: ...
-
-    @property
-    def blocks(self) -> tuple[int, ...]: ...
-
-    def ys(
-        self, candidate: str, load: str, measure: str, *, blocks: Sequence[int]
-    ) -> tuple[float, ...] | Undefined: ...
 
 
 def primary_estimate(verdict: CandidateVerdict) -> Interval | None:
@@ -49,16 +35,53 @@ def detectable_gain(best: CandidateVerdict | None) -> float | None:
     return math.expm1(min(700.0, (math.log(estimate.high) - math.log(estimate.low)) / 2))
 
 
-def recommend(evidence: Evidence, objective: Objective, verdicts: Sequence[CandidateVerdict]) -> str | None:
-    """The smallest K of the promoted whose paired interval against the best of them holds 1 or lies within 3 %."""
-    promoted = [verdict for verdict in verdicts if verdict.decision is Decision.PROMOTE]
+def indifference(evidence: Evidence, objective: Objective, verdicts: Sequence[CandidateVerdict]) -> tuple[str, ...]:
+    """Candidates promoted whole that cannot be told from the best of them: smallest K first, () where none is.
+
+    In the set: the best, and every other whose paired interval (95 %) against it lies within 3 % either way.
+    """
+    promoted = [v for v in verdicts if v.decision is Decision.PROMOTE and v.reason is not Reason.SCOPED_GAIN_SHOWN]
     best = find_best(promoted)
     if best is None:
-        return None
+        return ()
+    near = [v for v in promoted if v is best or _as_good(paired(evidence, objective, v.candidate, best.candidate))]
+    return tuple(v.candidate for v in _smallest_first(evidence, near))
+
+
+def recommend(evidence: Evidence, verdicts: Sequence[CandidateVerdict], near: Sequence[str]) -> str | None:
+    """The first of the indifference set; without one, the scoped promote that covers the largest share of requests."""
+    if near:
+        return near[0]
+    shares = {part.name: part.share for part in evidence.plan.workload.classes}
+    scoped = [v for v in verdicts if v.decision is Decision.PROMOTE and v.scope is not None]
+    widest = sorted(
+        _smallest_first(evidence, scoped),
+        key=lambda v: -round(math.fsum(shares[name] for name in v.scope.classes) if v.scope else 0.0, 9),
+    )
+    return widest[0].candidate if widest else None
+
+
+def cannot_reach(evidence: Evidence, objective: Objective, candidate: str, best: str) -> bool:
+    """Whether a candidate is shown to stay more than 3 % below another, at the level of the objective's gates."""
+    between = paired(evidence, objective, candidate, best, level=1 - evidence.level(objective))
+    return candidate != best and isinstance(between, Interval) and between.high < 1 / (1 + INDIFFERENCE)
+
+
+def paired(evidence: Evidence, objective: Objective, candidate: str, other: str, *, level: float = LEVEL) -> Estimate:
+    """The ratio of two candidates over the blocks that both have, up to the last look that both reached."""
+    looks = [evidence.looks_of(name) for name in (candidate, other)]
+    if not all(looks):
+        return Undefined("no look yet")
+    blocks = evidence.blocks_of(candidate)[: min(reached[-1] for reached in looks)]
+    sides = [evidence.ys(name, objective.load, objective.measure.value, blocks=blocks) for name in (candidate, other)]
+    if isinstance(sides[0], Undefined) or isinstance(sides[1], Undefined):
+        return Undefined("not measured in the same blocks")
+    return ratio_interval([mine - theirs for mine, theirs in zip(sides[0], sides[1], strict=True)], level)
+
+
+def _smallest_first(evidence: Evidence, verdicts: Sequence[CandidateVerdict]) -> list[CandidateVerdict]:
     lengths = {arm.name: arm.draft_tokens or 0 for arm in evidence.candidates}
-    near = [v for v in promoted if v is best or _as_good(evidence, objective, v, best)]
-    order = sorted(near, key=lambda v: (lengths[v.candidate], -_estimate_of(v), v.candidate))
-    return order[0].candidate
+    return sorted(verdicts, key=lambda v: (lengths[v.candidate], -_estimate_of(v), v.candidate))
 
 
 def _estimate_of(verdict: CandidateVerdict) -> float:
@@ -66,15 +89,5 @@ def _estimate_of(verdict: CandidateVerdict) -> float:
     return estimate.estimate if estimate is not None else -math.inf
 
 
-def _as_good(evidence: Evidence, objective: Objective, verdict: CandidateVerdict, best: CandidateVerdict) -> bool:
-    """Paired over the blocks of the later of the two looks."""
-    look = max(verdict.look or 0, best.look or 0)
-    blocks = evidence.blocks[:look]
-    sides = [evidence.ys(v.candidate, objective.load, objective.measure.value, blocks=blocks) for v in (verdict, best)]
-    if isinstance(sides[0], Undefined) or isinstance(sides[1], Undefined):
-        return False
-    between = ratio_interval([mine - theirs for mine, theirs in zip(sides[0], sides[1], strict=True)], LEVEL)
-    if not isinstance(between, Interval):
-        return False
-    within = between.low >= 1 / (1 + INDIFFERENCE) and between.high <= 1 + INDIFFERENCE
-    return within or between.low <= 1 <= between.high
+def _as_good(between: Estimate) -> bool:
+    return isinstance(between, Interval) and between.low >= 1 / (1 + INDIFFERENCE) and between.high <= 1 + INDIFFERENCE

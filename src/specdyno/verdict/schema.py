@@ -33,6 +33,7 @@ class Reason(StrEnum):
     """Why a decision fell; the sentences stand in `report.view`."""
 
     GAIN_SHOWN = "gain_shown"  # promote
+    SCOPED_GAIN_SHOWN = "scoped_gain_shown"  # promote: for some classes of the traffic only
     GAIN_EXCLUDED = "gain_excluded"  # reject: upper bound below the minimum gain
     GUARD_BROKEN = "guard_broken"  # reject: a guard's bound lies beyond its margin
     FAILED_TO_RUN = "failed_to_run"  # the engine failed twice with it
@@ -41,6 +42,7 @@ class Reason(StrEnum):
     PRIMARY_UNDECIDED = "primary_undecided"  # hold
     GUARD_UNDECIDED = "guard_undecided"  # hold
     NOT_MEASURED = "not_measured"  # hold
+    NOT_PURSUED = "not_pursued"  # hold: cannot reach the best candidate, so no more blocks were spent on it
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +58,37 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True)
+class CellVerdict:
+    """One class of the traffic at the objective's load, judged apart."""
+
+    class_name: str
+    status: GateStatus  # met: its gain and its own guards
+    ratio: Estimate
+    threshold: float
+    level: float  # two-sided alpha, by Holm's procedure over the cells still open
+    look: int | None = None  # number of complete blocks at which it crossed
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """The part of the traffic for which a gain is shown where it is not for the whole."""
+
+    classes: tuple[str, ...]  # promoted: measured by themselves; empty: none
+    to_confirm: tuple[str, ...]  # a wider scope, shown class by class but not measured together; empty: none
+    undecided: bool  # more blocks could add a class to it
+    cells: tuple[CellVerdict, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PowerPoint:
+    """What the plan could have shown: the chance of a promote if `true_gain` were the truth."""
+
+    true_gain: float
+    promote: float
+    blocks: float  # on average
+
+
+@dataclass(frozen=True, slots=True)
 class CandidateVerdict:
     candidate: str
     decision: Decision
@@ -65,6 +98,8 @@ class CandidateVerdict:
     look: int | None  # number of complete blocks at which it was decided; None: not yet
     findings: tuple[Finding, ...]  # those that bear on it
     blocks_needed: tuple[int, int] | None = None  # for a hold: range of total blocks that would settle it
+    pursued: bool = False  # more blocks could change something, so a run goes on booting it
+    scope: Scope | None = None  # None: the whole traffic is promoted, or no class is judged apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +114,8 @@ class ObjectiveVerdict:
     candidates: tuple[CandidateVerdict, ...]
     level: float  # two-sided level used per candidate and look
     detectable_gain: float | None  # half-width of the best candidate's interval: what this much data could have shown
+    indifference: tuple[str, ...] = ()  # promoted candidates within 3 % of the best of them, smallest K first
+    power: tuple[PowerPoint, ...] = ()  # of this plan, with the best candidate's spread
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ import math
 
 import pytest
 
-from specdyno.plan.duration import estimate, smallest_visible_gain
+from specdyno.plan.duration import estimate, likely_gain, smallest_visible_gain
+from specdyno.plan.looks import objective_level
+from specdyno.plan.power import power
 from specdyno.plan.schema import Plan
 
 
@@ -71,3 +73,20 @@ def test_one_block_shows_nothing() -> None:
     found = smallest_visible_gain(plan(looks=(1, 4)))
     assert found.first is None
     assert found.last is not None
+
+
+def test_the_likely_gain_is_promoted_in_eight_of_ten_studies_and_guards_cost_some() -> None:
+    found = plan()
+    alone = found.model_copy(update={"guards": found.guards.model_copy(update={"tpot": None, "output_length": None})})
+    level = objective_level(found, found.objectives[0])
+    bare, guarded = (likely_gain(one, one.objectives[0]) for one in (alone, found))
+    assert bare is not None
+    assert guarded is not None
+    gap = (math.log1p(bare) - math.log(1.05)) / 0.02
+    assert power((4, 6, 8, 12), level, [gap]).promote == pytest.approx(0.8, abs=0.02)
+    assert bare < guarded
+
+
+def test_a_plan_that_can_never_promote_has_no_likely_gain() -> None:
+    assert likely_gain(plan(looks=(3,)), plan().objectives[0]) is None
+    assert likely_gain(plan(), plan().objectives[0], spread=0.5) is None

@@ -18,8 +18,8 @@ def changed(objective, **changes):
 def test_a_promote_names_candidate_gain_interval_blocks_and_what_was_not_checked():
     said = headlines.headline(verdict().objectives[0], verdict())
     assert said == (
-        "Promote eagle3-k3 for interactive: +21.3 % (98.27 % interval +15.4 % to +27.5 %), 4 blocks. "
-        "Speed only: answers were not checked."
+        "Promote eagle3-k3 for interactive (speed only: answers were not checked): "
+        "+21.3 % (98.27 % interval +15.4 % to +27.5 %), 4 blocks."
     )
 
 

@@ -2,12 +2,23 @@ import dataclasses
 from dataclasses import replace
 
 import pytest
-from tests.simulation.generator import make_study
-from tests.unit.report.hand_made_study import HOSTILE, hostile, study
+from tests.simulation.generator import DEFAULT_PLAN, Truth, make_study
+from tests.unit.report.hand_made_study import HOSTILE, analysis, hostile, study, verdict
 
 from specdyno.records.schema import Finding, FindingCode, Severity
-from specdyno.report import view
-from specdyno.verdict.decide import judge
+from specdyno.report import headlines, view
+from specdyno.report.precision import power_panels, tables
+from specdyno.statistics.analysis import NoiseBudget
+from specdyno.verdict.decide import decide, judge
+from specdyno.verdict.schema import Decision, PowerPoint, Reason
+
+SCOPED = {
+    **DEFAULT_PLAN,
+    "candidates": [{"method": "ngram", "draft_tokens": [3]}],
+    "loads": [DEFAULT_PLAN["loads"][1]],
+    "objectives": [DEFAULT_PLAN["objectives"][1]],
+    "experiment": {"looks": [4]},
+}
 
 
 def texts(value):
@@ -120,3 +131,43 @@ def test_a_study_that_has_hardly_begun_is_shown_as_a_hold(blocks):
     shown = view.build(records, *judge(records))
     assert {part.decision for part in shown.objectives} == {"hold"}
     assert "first look is at 4" in shown.objectives[0].headline
+
+
+def test_the_power_curve_is_read_off_at_eight_of_ten_studies():
+    part = replace(
+        verdict().objectives[0],
+        power=(PowerPoint(0.05, 0.025, 11.9), PowerPoint(0.07, 0.79, 9.0), PowerPoint(0.08, 0.95, 7.25)),
+    )
+    panels = power_panels(replace(verdict(), objectives=(part, verdict().objectives[1])))
+    assert [panel.title for panel in panels] == ["interactive"]
+    assert panels[0].says == ("A true gain of +8.0 % is promoted in 95 % of such studies, after 7.2 blocks on average.")
+    weak = replace(part, power=part.power[:2])
+    assert "No gain on this curve" in power_panels(replace(verdict(), objectives=(weak,)))[0].says
+
+
+def test_spread_that_windows_explain_whole_is_not_called_zero_restarts():
+    noise = (
+        NoiseBudget("eagle3-k3", "pool", "jobs_per_s", 0.02, 0.01, 0.03, None),
+        NoiseBudget("eagle3-k3", "interactive", "time_per_job", 0.02, 0.01, 0.005, 0.0194),
+    )
+    shown = tables(replace(analysis(), noise=noise), verdict())[0]
+    assert [[cell.text for cell in row][3:] for row in shown.rows] == [
+        ["2.0 %", "1.9 %", "0.5 %", "1.0 %", "more blocks"],
+        ["2.0 %", "not told apart", "3.0 %", "1.0 %", "longer windows, then more blocks"],
+    ]
+
+
+def test_a_scoped_promote_names_its_classes_and_their_gain_first():
+    records = make_study(SCOPED, blocks=4, speedups={"ngram-k3": 1.0}, truth=Truth(boot_spread=0.003))
+    analysed, judged = judge(records)
+    table = {(c.load, c.class_name): c for c in analysed.contrasts if c.measure == "jobs_per_s"}
+    faster = tuple(
+        replace(c, by_block=tuple((b, y + 0.4) for b, y in c.by_block)) if c is table["pool", "code"] else c
+        for c in analysed.contrasts
+    )
+    judged = decide(records, replace(analysed, contrasts=faster))
+    part = judged.objectives[0]
+    assert (part.decision, part.candidates[0].reason) == (Decision.PROMOTE, Reason.SCOPED_GAIN_SHOWN)
+    said = headlines.headline(part, judged)
+    assert said.startswith("Promote ngram-k3 for background pool, only class code (speed only: answers were not ")
+    assert "code +4" in said

@@ -11,6 +11,7 @@ from specdyno.statistics.blocks import sort_blocks
 from specdyno.statistics.intervals import Interval, Undefined
 from specdyno.statistics.resampling import generator_for, resampled_sums
 from specdyno.statistics.shares import Share, share_interval
+from specdyno.statistics.survival import Exposure, survival
 from specdyno.statistics.windows import view_windows
 
 
@@ -115,3 +116,40 @@ def test_resampling_is_deterministic_and_has_the_textbook_spread():
     assert np.array_equal(sums, resampled_sums(columns, generator_for(7, "a"), resamples=4000))
     assert not np.array_equal(sums[:10], resampled_sums(columns, generator_for(7, "b"), resamples=10))
     assert sums.std() == pytest.approx(columns.std() * math.sqrt(200), rel=0.05)
+
+
+def test_the_product_of_conditional_rates_equals_the_joint_ones_at_a_fixed_draft_length():
+    for curve in analyse(make_study(blocks=4)).curves:
+        if curve.arm.startswith("eagle3"):
+            for p, q in zip(curve.survival, curve.joint, strict=True):
+                assert (p.estimate, p.low, p.high) == pytest.approx((q.estimate, q.low, q.high))
+
+
+def test_drafts_cut_short_at_random_lower_the_joint_rate_but_not_the_corrected_one():
+    rng = np.random.default_rng(5)
+    true, boots, steps = np.array([0.8, 0.7, 0.6]), 6, 4000
+    reached, at_risk = np.zeros((boots, 3)), np.zeros((boots, 3))
+    for boot in range(boots):
+        accepted = np.cumprod(rng.random((steps, 3)) < true, axis=1).sum(axis=1)
+        drafted = rng.integers(1, 4, steps)
+        accepted = np.minimum(accepted, drafted)
+        reached[boot] = [(accepted > i).sum() for i in range(3)]
+        at_risk[boot] = [((drafted > i) & (accepted >= i)).sum() for i in range(3)]
+    found = survival(Exposure(reached, at_risk, np.arange(boots), "boots"), seed=1, name="x")
+    assert [p.estimate for p in found] == pytest.approx(np.cumprod(true).tolist(), abs=0.015)
+    assert all(p.low < t < p.high for p, t in zip(found, np.cumprod(true), strict=True))
+    assert reached[:, 2].sum() / (boots * steps) < 0.2 < found[2].low
+
+
+@pytest.mark.parametrize(("rows", "method"), [(1, "Wilson"), (40, "bootstrap over requests, within one boot")])
+def test_one_boot_gives_a_corrected_rate_that_says_so(rows, method):
+    rng = np.random.default_rng(6)
+    reached = np.column_stack([rng.integers(5, 9, rows), rng.integers(1, 5, rows)]).astype(float)
+    exposure = Exposure(reached, np.column_stack([np.full(rows, 10.0), reached[:, 0]]), np.zeros(rows), "requests")
+    assert all(p.method.startswith(method) for p in survival(exposure, seed=1, name="x"))
+
+
+def test_without_lengths_or_without_any_step_there_is_no_corrected_rate():
+    unknown = survival(Exposure(np.ones((3, 2)), np.full((3, 2), np.nan), np.arange(3), "requests"), seed=1, name="x")
+    never = survival(Exposure(np.zeros((3, 2)), np.zeros((3, 2)), np.arange(3), "requests"), seed=1, name="x")
+    assert all(isinstance(p, Undefined) for p in (*unknown, *never))

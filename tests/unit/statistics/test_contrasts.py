@@ -46,7 +46,17 @@ def test_only_gated_measures_of_the_mixed_traffic_decide():
         ("pool", "output_tokens_per_job"),
         ("pool", "tpot"),
     }
-    assert all(c.exploratory for c in analyse(make_study(blocks=2)).contrasts if c.class_name is not None)
+
+
+@pytest.mark.parametrize("scopes", [True, False])
+def test_classes_decide_only_where_they_may_be_promoted_apart(scopes):
+    interactive, pool = DEFAULT_PLAN["objectives"]
+    plan = {**DEFAULT_PLAN, "objectives": [interactive, {**pool, "scopes": scopes}]}
+    contrasts = [c for c in analyse(make_study(plan, blocks=2)).contrasts if c.class_name is not None]
+    deciding = {(c.load, c.measure) for c in contrasts if not c.exploratory}
+    assert deciding == (
+        {("pool", name) for name in ("jobs_per_s", "output_tokens_per_job", "tpot")} if scopes else set()
+    )
 
 
 def test_class_windows_alone_speak_of_class_throughput():

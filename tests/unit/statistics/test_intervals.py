@@ -20,7 +20,8 @@ from specdyno.statistics.intervals import (
 DOCUMENTED = (
     "specdyno.statistics.intervals",
     "specdyno.statistics.contrasts",
-    "specdyno.verdict.levels",
+    "specdyno.plan.looks",
+    "specdyno.plan.power",
     "specdyno.records.confounds",
 )
 

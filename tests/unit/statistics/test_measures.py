@@ -140,5 +140,6 @@ def test_no_requests_at_all_give_no_number():
 
 def test_directions_make_better_positive():
     assert {name: measure.sign for name, measure in MEASURES.items() if measure.sign < 0} == dict.fromkeys(
-        ("time_per_job", "tpot", "ttft", "e2e", "stall", "stall_p95", "failed_share"), -1
-    )
+        ("time_per_job", "tpot", "failed_share", *(f"{name}{end}" for name in ("ttft", "e2e", "stall")
+         for end in ("", "_p95", "_p99"))), -1
+    )  # fmt: skip
