@@ -81,8 +81,8 @@ FINDINGS: dict[FindingCode, Advice] = {
         "Read some answers: repetition and synthetic acceptance look like this.",
     ),
     FindingCode.TOO_FEW_BLOCKS: Advice(
-        "There are fewer complete blocks than the first look needs.",
-        "Let the study go on: specdyno run with --resume.",
+        "There are fewer than the four complete blocks that a promote needs.",
+        "Finish the study with specdyno run --resume, or measure a plan whose looks reach four blocks or more.",
     ),
     FindingCode.BLOCKS_INCOMPLETE: Advice(
         "Blocks are incomplete and not scored.",

@@ -150,8 +150,9 @@ def _blocks_text(verdict: Verdict) -> str:
     text = f"{spelling.plural(verdict.blocks_complete, 'complete block')}"
     if verdict.blocks_incomplete:
         text += f", {verdict.blocks_incomplete} incomplete or void"
+    noun = "block" if verdict.looks == (1,) else "blocks"
     looks = ", ".join(str(look) for look in verdict.looks)
-    return f"{text}; looks at {looks} blocks." if looks else f"{text}."
+    return f"{text}; looks at {looks} {noun}." if looks else f"{text}."
 
 
 def _objective(part: ObjectiveVerdict, verdict: Verdict, marks: dict[str, Mark]) -> ObjectiveView:
