@@ -82,7 +82,8 @@ def exponentiated(estimate: Estimate) -> Estimate:
     """From the scale of logs to that of ratios."""
     if isinstance(estimate, Undefined):
         return estimate
-    parts = [float(np.exp(part)) for part in (estimate.estimate, estimate.low, estimate.high)]
+    with np.errstate(over="ignore"):  # what overflows is caught below
+        parts = [float(np.exp(part)) for part in (estimate.estimate, estimate.low, estimate.high)]
     if not all(math.isfinite(part) for part in parts):
         return Undefined("not a finite number", estimate.count)
     return replace(estimate, estimate=parts[0], low=parts[1], high=parts[2])

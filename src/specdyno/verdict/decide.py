@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+import numpy as np
+
 from specdyno.plan.schema import Arm, Objective
 from specdyno.records.schema import BootRecord, Finding, FindingCode, Severity, StudyRecords
 from specdyno.statistics.analyse import analyse, plan_of
@@ -47,6 +49,12 @@ def judge(records: StudyRecords) -> tuple[Analysis, Verdict]:
 
 def decide(records: StudyRecords, analysis: Analysis) -> Verdict:
     """One verdict per objective and one for the study."""
+    # A value that is not finite is caught where it would be used; on the way there it is nobody's error.
+    with np.errstate(all="ignore"):
+        return _decide(records, analysis)
+
+
+def _decide(records: StudyRecords, analysis: Analysis) -> Verdict:
     plan = plan_of(records)
     blocks = sort_blocks(records, plan)
     evidence = Evidence(plan, analysis, tuple(blocks.scored), blocks.dropped, blocks.retired)
