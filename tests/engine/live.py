@@ -35,7 +35,7 @@ candidates:
   - {method: ngram, draft_tokens: [5]}
 """,
     "llamacpp": """
-engine: {kind: llamacpp, args: {ctx-size: 4096, parallel: 2, no-cache-prompt: true}}
+engine: {kind: llamacpp, args: {ctx-size: 4096, parallel: 2, threads: 1, no-cache-prompt: true}}
 candidates:
   - {method: ngram, draft_tokens: [3, 6], options: {spec-ngram-simple-size-n: 3}}
 """,

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.live, pytest.mark.timeout(1500)]
 LLAMACPP_PLAN = """
 study: live-llamacpp
 target: {model: "@target@"}
-engine: {kind: llamacpp, args: {ctx-size: 8192, parallel: 4, no-cache-prompt: true}}
+engine: {kind: llamacpp, args: {ctx-size: 8192, parallel: 4, threads: 1, no-cache-prompt: true}}
 candidates:
   - {method: ngram, draft_tokens: [3, 6], options: {spec-ngram-simple-size-n: 3}}
 workload:
