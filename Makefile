@@ -16,7 +16,7 @@ LLAMA_CMAKE := -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
 
-demo: $(VENV)/.vllm ## a whole study of vLLM on this machine, about 18 minutes (QUICK=1: about 5, ends with hold)
+demo: $(VENV)/.vllm ## a whole study of vLLM on this machine, 15 to 20 minutes (QUICK=1: about 5, ends with hold)
 	$(BIN)/specdyno demo $(if $(QUICK),--quick)
 
 demo-llamacpp: $(VENV)/.llamacpp $(VENV)/.model ## the same on llama.cpp's server with n-gram speculation
