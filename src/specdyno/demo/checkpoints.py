@@ -46,7 +46,7 @@ def target_gguf() -> Path:
 def target_folder() -> Path:
     """The target as a Hugging Face folder, converted on first use (about half a minute)."""
     gguf = target_gguf()
-    return _made(f"SmolLM2-135M-Instruct-{gguf.stat().st_size}", lambda folder: _convert(gguf, folder))
+    return made(f"SmolLM2-135M-Instruct-{gguf.stat().st_size}", lambda folder: _convert(gguf, folder))
 
 
 def draft_folder() -> Path:
@@ -58,10 +58,10 @@ def draft_folder() -> Path:
         eightbit.restore(weights, folder / "model.safetensors")
 
     content = hashlib.sha256(config.read_bytes() + weights.read_bytes()).hexdigest()[:8]
-    return _made(f"smollm2-draft-head-{content}", restore)
+    return made(f"smollm2-draft-head-{content}", restore)
 
 
-def _made(name: str, make: Callable[[Path], None]) -> Path:
+def made(name: str, make: Callable[[Path], None]) -> Path:
     """A cached folder that is there whole or not at all. RecordError where the cache cannot be written."""
     folder = cache() / name
     if folder.is_dir():

@@ -19,12 +19,13 @@ _SCALES = ".row_scale"
 _DTYPES = {"BF16": np.uint16, "F16": np.float16, "F32": np.float32, "I8": np.int8, "I64": np.int64, "I32": np.int32,
            "BOOL": np.bool_}  # fmt: skip
 Array = npt.NDArray[np.generic]
+Tensors = dict[str, tuple[str, Array]]  # name -> (safetensors dtype, array); bfloat16 as its raw uint16 bits
 
 
 def compress(source: Path, target: Path) -> None:
     """Write `source` (a .safetensors of bfloat16 or float weights) as 8-bit rows to `target`."""
-    kept: dict[str, tuple[str, Array]] = {}
-    for name, (dtype, array) in _read(source).items():
+    kept: Tensors = {}
+    for name, (dtype, array) in read(source).items():
         if dtype in {"BF16", "F16", "F32"} and array.ndim == 2:
             weights = _to_float(dtype, array)
             scales = np.maximum(np.abs(weights).max(axis=1), 1e-12) / 127.0
@@ -32,13 +33,13 @@ def compress(source: Path, target: Path) -> None:
             kept[name + _SCALES] = ("F32", scales.astype(np.float32))
         else:
             kept[name] = (dtype, array)
-    _write(target, kept)
+    write(target, kept)
 
 
 def restore(source: Path, target: Path) -> None:
     """Write the 8-bit file `source` back as a bfloat16 .safetensors at `target`."""
-    stored = _read(source)
-    whole: dict[str, tuple[str, Array]] = {}
+    stored = read(source)
+    whole: Tensors = {}
     for name, (dtype, array) in stored.items():
         if name.endswith(_QUANTISED):
             base = name.removesuffix(_QUANTISED)
@@ -46,15 +47,15 @@ def restore(source: Path, target: Path) -> None:
             whole[base] = ("BF16", _to_bfloat16(array.astype(np.float32) * scales[:, None]))
         elif not name.endswith(_SCALES):
             whole[name] = (dtype, array)
-    _write(target, whole)
+    write(target, whole)
 
 
-def _read(path: Path) -> dict[str, tuple[str, Array]]:
-    """Tensors by name as (safetensors dtype, array); bfloat16 as its raw uint16 bits."""
+def read(path: Path) -> Tensors:
+    """Every tensor of a .safetensors file, read-only."""
     data = path.read_bytes()
     (length,) = struct.unpack("<Q", data[:8])
     header = json.loads(data[8 : 8 + length])
-    tensors: dict[str, tuple[str, Array]] = {}
+    tensors: Tensors = {}
     for name, entry in header.items():
         if name == "__metadata__":
             continue
@@ -64,8 +65,8 @@ def _read(path: Path) -> dict[str, tuple[str, Array]]:
     return tensors
 
 
-def _write(path: Path, tensors: dict[str, tuple[str, Array]]) -> None:
-    """The file appears whole or not at all."""
+def write(path: Path, tensors: Tensors) -> None:
+    """Write a .safetensors file, which appears whole or not at all."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     offset = 0
     for name, (dtype, array) in tensors.items():

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from specdyno.errors import Problem
+from specdyno.plan.candidate import Candidate
+from specdyno.plan.methods import Method
 from specdyno.plan.spelling import quoted
-
-if TYPE_CHECKING:  # schema imports this module
-    from specdyno.plan.schema import Candidate, Method
 
 RESERVED_BODY_KEYS = frozenset(
     {

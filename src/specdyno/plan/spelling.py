@@ -16,6 +16,12 @@ from pydantic_core import PydanticCustomError
 _DURATION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)\s*$", re.ASCII)
 _DURATION_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _FRACTION = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*(%|pp)\s*$", re.ASCII)
+_AMOUNT = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([KMGT]i?B)\s*$", re.ASCII)
+_AMOUNT_UNITS = {
+    f"{letter}{infix}B": base**power
+    for power, letter in enumerate("KMGT", start=1)
+    for infix, base in (("", 1000), ("i", 1024))
+}
 _VARIABLE = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
 YEAR_S = 366 * 86400.0
 
@@ -69,6 +75,33 @@ def fraction(value: object) -> object:
     return value
 
 
+def amount_bytes(value: object) -> object:
+    """Bytes from `"24 GiB"`, `"80GB"`; what is neither text nor number is left for pydantic to refuse.
+
+    >>> amount_bytes("2 GiB")
+    2147483648
+    """
+    if isinstance(value, str):
+        if match := _AMOUNT.match(value):
+            return int(Decimal(match[1]) * _AMOUNT_UNITS[match[2]])
+        raise refusal(f"{quoted(value)} is no amount of memory", 'Write e.g. "24 GiB" or "80 GB"')
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        raise refusal(f"{value} has no unit", 'Write an amount of memory, e.g. "24 GiB" or "80 GB"')
+    return value
+
+
+def amount_text(size_bytes: int) -> str:
+    """The shortest spelling that `amount_bytes` reads back to the same number.
+
+    >>> amount_text(2147483648), amount_text(80_000_000_000)
+    ('2 GiB', '80 GB')
+    """
+    for unit in ("TiB", "TB", "GiB", "GB", "MiB", "MB", "KiB"):
+        if size_bytes % _AMOUNT_UNITS[unit] == 0:
+            return f"{size_bytes // _AMOUNT_UNITS[unit]} {unit}"
+    return f"{Decimal(size_bytes) / 1000} KB"
+
+
 def quoted(text: str) -> str:
     r"""Text as a message shows it: in quotes, on one line, without control characters, at most 60 characters.
 
@@ -108,6 +141,12 @@ Duration = Annotated[
 ]
 Fraction = Annotated[
     float, BeforeValidator(fraction), Field(strict=True, ge=0, le=1, json_schema_extra={"written": "share"})
+]
+Amount = Annotated[
+    int,
+    BeforeValidator(amount_bytes),
+    Field(strict=True, gt=0, le=2**60, json_schema_extra={"written": "amount of memory"}),
+    PlainSerializer(amount_text, return_type=str, when_used="json"),
 ]
 Whole = Annotated[int, Field(strict=True)]
 Number = Annotated[float, Field(strict=True)]
