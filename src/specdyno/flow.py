@@ -38,11 +38,12 @@ from specdyno.records.schema import BootStatus, StudyHeader, StudyRecords
 from specdyno.records.store import Store
 from specdyno.report import atomic, files, view
 from specdyno.report.export import export as write_tables
-from specdyno.statistics.analyse import analyse
+from specdyno.statistics.analyse import analyse, plan_of
 from specdyno.statistics.analysis import Analysis
 from specdyno.verdict.decide import judge as judge_records
 from specdyno.verdict.decide import pursued
 from specdyno.verdict.schema import Decision, Verdict
+from specdyno.verdict.settings import Recommendation, recommendations
 from specdyno.workload import draw
 from specdyno.workload.sources import ClassPrompts, load_pools
 
@@ -119,6 +120,26 @@ def read_study(study: Path) -> tuple[StudyRecords, Analysis, Verdict]:
     with Store.open(_database(study), write=False) as store:
         records = store.read_study()
     return records, *judge_records(records)
+
+
+@dataclass(frozen=True, slots=True)
+class Deployment:
+    """What one objective's verdict asks to run. `flags` is None where the engine is to stay as it is."""
+
+    recommendation: Recommendation
+    flags: tuple[str, ...] | None
+
+
+def settings(study: Path) -> tuple[Deployment, ...]:
+    """The flags to deploy for each objective, written for the study's engine; no server needed."""
+    records, _, verdict = read_study(study)
+    plan = plan_of(records)
+    made = server.adapter(plan.engine, plan.target)
+    arms = {arm.name: arm for arm in plan.arms()}
+    return tuple(
+        Deployment(one, made.deployment(arms[one.arm]) if one.arm is not None else None)
+        for one in recommendations(verdict, plan)
+    )
 
 
 @dataclass(frozen=True, slots=True)

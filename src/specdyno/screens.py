@@ -6,6 +6,7 @@ Belongs to the command line: it may look at both sides of the records.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Iterable, Sequence
 
 import orjson
@@ -15,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from specdyno.engine.reading.schema import Reading
-from specdyno.flow import Checked
+from specdyno.flow import Checked, Deployment
 from specdyno.plan import parse
 from specdyno.records.schema import StudyRecords
 from specdyno.report import spelling
@@ -100,6 +101,46 @@ def reading(found: Reading, depth: int = 0) -> RenderableType:
 def reading_json(found: Reading) -> str:
     """The whole reading as JSON: fractions, counts, and null for what is unknown."""
     return orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS | orjson.OPT_INDENT_2).decode()
+
+
+def deployments(found: Sequence[Deployment]) -> RenderableType:
+    """What to deploy per objective: flags that can be pasted, and the traffic they hold for."""
+    return Group(*(part for one in found for part in _deployment(one)))
+
+
+def deployments_json(found: Sequence[Deployment]) -> str:
+    """One entry per objective; `flags` is null where nothing is promoted."""
+    entries = [
+        {
+            "objective": one.recommendation.objective,
+            "load": one.recommendation.load,
+            "decision": str(one.recommendation.decision),
+            "arm": one.recommendation.arm,
+            "classes": list(one.recommendation.classes),
+            "without_speculation": list(one.recommendation.others),
+            "flags": None if one.flags is None else list(one.flags),
+        }
+        for one in found
+    ]
+    return orjson.dumps(entries, option=orjson.OPT_INDENT_2).decode()
+
+
+def _deployment(one: Deployment) -> list[RenderableType]:
+    told = one.recommendation
+    parts: list[RenderableType] = [_title(f"{told.objective} (load {told.load}): {told.decision}")]
+    if one.flags is None:
+        parts.append(_line("Deploy nothing: keep the engine as the baseline ran it."))
+        return parts
+    ratio = told.primary.ratio if told.primary is not None else None
+    if told.primary is not None and isinstance(ratio, Interval):
+        shown = f"{ratio.estimate:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+        parts.append(_line(f"{told.arm}: {told.primary.measure.replace('_', ' ')}, {shown} times as good"))
+    parts.append(Text(f"  {shlex.join(one.flags)}", no_wrap=True, overflow="ignore"))
+    if told.others:
+        parts.append(_line(f"Only for: {', '.join(told.classes)}. Without speculation: {', '.join(told.others)}."))
+        parts.append(_line("Run one replica with and one without it, and route each class to its own."))
+    parts.append(_line("Holds where the fingerprint in the report is equal; elsewhere it is a test plan.", style="dim"))
+    return parts
 
 
 def _arm_rows(found: Checked) -> list[tuple[str, ...]]:

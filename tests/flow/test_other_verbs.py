@@ -22,7 +22,7 @@ from tests.flow.command_line import QUIET, environment, plain, plan, records, sp
 from specdyno import __version__
 from specdyno.plan.schema import Plan
 
-VERBS = ("demo", "init", "check", "run", "judge", "report", "export", "measure", "read")
+VERBS = ("demo", "init", "check", "run", "judge", "report", "export", "settings", "measure", "read")
 SPECULATIVE = json.dumps({"method": "eagle3", "model": "sim/draft", "num_speculative_tokens": 3})
 ACCEPTANCE = (0.8, 0.6, 0.5)  # conditional
 

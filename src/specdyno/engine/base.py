@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from specdyno.errors import PlanError, Problem
-from specdyno.plan.schema import Arm, Engine, Target
+from specdyno.plan.schema import BASELINE, Arm, Engine, Role, Target
 from specdyno.records.schema import Identity
 
 HOST = "127.0.0.1"
@@ -69,6 +69,8 @@ class Adapter(ABC):
     questions: tuple[str, ...] = ("/v1/models",)
     owned_flags: frozenset[str] = frozenset({"host", "port", "model"})
     """Flags that specdyno sets itself and that a plan's `engine.args` must not hold."""
+    measuring_flags: frozenset[str] = frozenset()
+    """Flags of a candidate that serve the measurement only."""
     key_variable: str
     """Environment variable from which this product takes the API key it shall require."""
 
@@ -93,6 +95,12 @@ class Adapter(ABC):
         key = api_key(self.engine)
         required = {self.key_variable: key} if key else {}  # never on the command line, which every user may read
         return Launch(tuple(argv), port, {**self.default_env(), **self.engine.env, **required})
+
+    def deployment(self, arm: Arm) -> tuple[str, ...]:
+        """The flags that turn an arm's speculation on in production: those the baseline lacks, none that measure."""
+        before = _grouped(self.flags(Arm(name=BASELINE, role=Role.BASELINE), 0, boot_seed=0))
+        groups = [group for group in _grouped(self.flags(arm, 0, boot_seed=0)) if group not in before]
+        return tuple(part for group in groups if group[0].lstrip("-") not in self.measuring_flags for part in group)
 
     def default_env(self) -> dict[str, str]:
         return {}
@@ -141,6 +149,15 @@ FAILURE_SIGNS = (
     ("invalid argument", "The engine does not know a flag: check engine.args against its version"),
     ("no module named", "The engine is not installed for this interpreter: set engine.command to the one that has it"),
 )
+
+
+def _grouped(flags: list[str]) -> list[tuple[str, ...]]:
+    """Each flag with its values: `[--a, 1, --b]` -> `[(--a, 1), (--b,)]`."""
+    groups: list[tuple[str, ...]] = []
+    for part in flags:
+        named = part.startswith("-") and not part[1:2].isdigit()
+        groups = [*groups, (part,)] if named or not groups else [*groups[:-1], (*groups[-1], part)]
+    return groups
 
 
 def user_flags(args: dict[str, str | int | float | bool | None]) -> list[str]:

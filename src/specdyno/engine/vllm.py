@@ -31,7 +31,9 @@ _CONFIG: dict[Method, tuple[str, dict[str, Any]]] = {
 
 _SPEC_LINE = re.compile(r"SpeculativeConfig\(method='([^']+)', model=(?:'([^']*)'|None), num_spec_tokens=(\d+)")
 _VERSION_LINE = re.compile(r"LLM engine \(v([^)]+)\)")
-_RUNNER_LINE = re.compile(r"using the V1 model runner instead")
+_V1_RUNNER_LINE = re.compile(r"using the V1 model\s+runner instead")
+_BACKEND_LINE = re.compile(r"Using (?:AttentionBackendEnum\.)?([A-Z][A-Z0-9_]+) (?:attention )?backend")
+_GRAPH_MODE = re.compile(r"'cudagraph_mode': <CUDAGraphMode\.(\w+)")
 
 # Differ between any two boots and say nothing about how it serves.
 _VOLATILE = re.compile(r"(_port$|instance_id|_ip$|ports?_list$|\.world_size_across_dp$|traces_endpoint|_store_port$)")
@@ -42,6 +44,7 @@ class VllmAdapter(Adapter):
     key_variable = "VLLM_API_KEY"
     default_command = ("{python}", "-m", "vllm.entrypoints.openai.api_server")
     questions = ("/v1/models", "/version", "/server_info?config_format=json")
+    measuring_flags = frozenset({"per-request-spec-decode-metrics"})
     owned_flags = frozenset(
         {"host", "port", "model", "speculative-config", "sc", "spec-method", "spec-model", "spec-tokens"}
         | {"per-request-spec-decode-metrics", "disable-log-stats"}
@@ -91,7 +94,7 @@ def _identity_from_info(config: dict[str, Any], *, version: str | None, model: s
     speculative = config.get("speculative_config")
     settings = {key: value for key, value in flatten(config).items() if not _VOLATILE.search(key)}
     settings = {key: value for key, value in settings.items() if not key.startswith("speculative_config")}
-    settings["runner"] = _runner(log)
+    settings |= _logged(log)
     method, draft_tokens, draft = None, None, None
     if isinstance(speculative, dict):
         method = speculative.get("method")
@@ -123,10 +126,19 @@ def _identity_from_log(log: str, *, version: str | None, model: str | None) -> I
         method=match[1] if match else None,
         draft_tokens=int(match[3]) if match else None,
         draft=match[2] if match else None,
-        settings={"runner": _runner(log)},
+        settings=_logged(log),
         source="start-up log" if started else "",
     )
 
 
-def _runner(log: str) -> str:
-    return "V1" if _RUNNER_LINE.search(log) else "as vLLM chose"
+def _logged(log: str) -> dict[str, str]:
+    """What only the start-up log says: the model runner, the attention backend, the graph mode. Absent: not said.
+
+    vLLM 0.32.0 names the runner only where it falls back to V1 (config/vllm.py, use_v2_model_runner).
+    """
+    facts = {"runner": "V1" if _V1_RUNNER_LINE.search(log) else "V2 unless the environment says otherwise"}
+    if backends := sorted(set(_BACKEND_LINE.findall(log))):
+        facts["attention_backend"] = ", ".join(backends)
+    if mode := _GRAPH_MODE.search(log):
+        facts["graph_mode"] = mode[1]
+    return facts if _VERSION_LINE.search(log) else {}

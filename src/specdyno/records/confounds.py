@@ -22,6 +22,8 @@ CONSEQUENCES: tuple[str, ...] = (
     "kv_cache_max_concurrency", "max_total_num_tokens", "available_kv_cache_memory*",
     # vLLM turns it off for n-gram, suffix and Medusa drafts, and derives the other from it
     "async_scheduling", "disable_nccl_for_dp_synchronization",
+    # some methods run on one of vLLM's model runners only
+    "runner",
     # graphs are captured for multiples of K + 1 rows
     "cudagraph_capture_sizes", "cuda_graph_sizes", "cuda_graph_bs", "max_cudagraph_capture_size", "compile_sizes",
     # slots set aside for drafts

@@ -303,3 +303,13 @@ def test_old_blas_workarounds_do_not_reach_the_engine(monkeypatch):
 )
 def test_advice_follows_the_last_words_of_the_engine(log, word):
     assert word in adapter("vllm").advice(log)
+
+
+def test_a_deployment_is_the_speculation_alone():
+    vllm = adapter("vllm").deployment(arm("eagle3", draft="org/d"))
+    assert vllm[0] == "--speculative-config"
+    assert json.loads(vllm[1]) == {"method": "eagle3", "num_speculative_tokens": 3, "model": "org/d"}
+    assert len(vllm) == 2
+    llama = adapter("llamacpp").deployment(arm("eagle3", draft="d.gguf"))
+    assert " ".join(llama) == "--spec-type draft-eagle3 --spec-draft-n-max 3 --spec-draft-model d.gguf"
+    assert adapter("vllm").deployment(BASELINE) == ()

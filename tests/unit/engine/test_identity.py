@@ -60,7 +60,30 @@ def test_a_vllm_baseline_says_that_it_does_not_speculate():
     info["vllm_config"]["speculative_config"] = None
     identity = VLLM.identity(Answers({INFO: info}, ""))
     assert (identity.speculation, identity.method, identity.draft_tokens, identity.draft) == (False, None, None, None)
-    assert identity.settings["runner"] == "as vLLM chose"
+    assert "runner" not in identity.settings  # no log, nothing said
+
+
+@pytest.mark.parametrize(
+    ("line", "setting", "value"),
+    [
+        ("Model Runner V2 does not yet support suffix decoding; using the V1 model runner instead.", "runner", "V1"),
+        ("(EngineCore pid=1) INFO [cuda.py:1] Using FLASH_ATTN attention backend out of potential backends: []",
+         "attention_backend", "FLASH_ATTN"),
+        ("Using AttentionBackendEnum.TRITON_ATTN backend.", "attention_backend", "TRITON_ATTN"),
+        ("compilation_config={'cudagraph_mode': <CUDAGraphMode.FULL_AND_PIECEWISE: (2, 1)>}", "graph_mode",
+         "FULL_AND_PIECEWISE"),
+    ],
+)  # fmt: skip
+def test_what_only_the_log_says_belongs_to_the_settings(line, setting, value):
+    started = "Initializing a V1 LLM engine (v0.32.0) with config: model='m', speculative_config=None\n"
+    for answers in ({}, {INFO: recorded("vllm_server_info.json")}):
+        assert VLLM.identity(Answers(answers, started + line)).settings[setting] == value
+
+
+def test_what_the_log_does_not_say_is_not_reported():
+    started = "Initializing a V1 LLM engine (v0.32.0) with config: model='m', speculative_config=None\n"
+    settings = VLLM.identity(Answers({}, started)).settings
+    assert settings == {"runner": "V2 unless the environment says otherwise"}
 
 
 def test_vllm_is_read_from_its_log_where_it_does_not_tell():

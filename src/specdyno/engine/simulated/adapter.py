@@ -19,6 +19,7 @@ class SimulatedAdapter(Adapter):
     key_variable = API_KEY_VARIABLE
     default_command = ("{python}", "-m", "specdyno.engine.simulated")
     questions = ("/v1/models", "/version", "/server_info")
+    measuring_flags = frozenset({"per-request-spec-decode-metrics"})
     owned_flags = frozenset({"host", "port", "model", "speculative-config", "boot-seed"})
 
     def flags(self, arm: Arm, port: int, *, boot_seed: int) -> list[str]:

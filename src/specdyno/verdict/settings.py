@@ -1,0 +1,54 @@
+"""What to deploy: for each objective the arm that its verdict recommends, and the traffic that it holds for.
+
+Names arms only; how an arm is written for its engine is the adapter's knowledge.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specdyno.plan.schema import Plan
+from specdyno.verdict.schema import CandidateVerdict, Decision, Gate, ObjectiveVerdict, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """One objective's outcome in terms of what to run. `arm` is None where nothing is promoted: keep the baseline."""
+
+    objective: str
+    load: str
+    decision: Decision
+    arm: str | None
+    classes: tuple[str, ...]  # traffic that the promote holds for; all of the plan's classes where it is not scoped
+    others: tuple[str, ...]  # classes that stay without speculation
+    primary: Gate | None  # the measure that the promote rests on
+
+
+def recommendations(verdict: Verdict, plan: Plan) -> tuple[Recommendation, ...]:
+    """One per objective, in the plan's order."""
+    names = tuple(part.name for part in plan.workload.classes)
+    return tuple(_recommendation(objective, names) for objective in verdict.objectives)
+
+
+def _recommendation(objective: ObjectiveVerdict, names: tuple[str, ...]) -> Recommendation:
+    chosen = _chosen(objective)
+    if chosen is None:
+        return Recommendation(objective.objective, objective.load, objective.decision, None, (), names, None)
+    scope = chosen.scope
+    classes = scope.classes if scope is not None and scope.classes else names
+    return Recommendation(
+        objective=objective.objective,
+        load=objective.load,
+        decision=objective.decision,
+        arm=chosen.candidate,
+        classes=classes,
+        others=tuple(name for name in names if name not in classes),
+        primary=next((gate for gate in chosen.gates if gate.name == "primary"), None),
+    )
+
+
+def _chosen(objective: ObjectiveVerdict) -> CandidateVerdict | None:
+    """The recommended candidate of a promote; None for hold and reject."""
+    if objective.decision is not Decision.PROMOTE:
+        return None
+    return next((part for part in objective.candidates if part.candidate == objective.recommended), None)
