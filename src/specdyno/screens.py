@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import shlex
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 
 import orjson
 from rich.console import Group, RenderableType
@@ -18,6 +19,7 @@ from rich.text import Text
 from specdyno.engine.reading.schema import Reading
 from specdyno.flow import Checked, Deployment
 from specdyno.plan import parse
+from specdyno.published.sweeps import LABEL, PROVENANCE, Cell, sweeps
 from specdyno.records.schema import StudyRecords
 from specdyno.report import spelling
 from specdyno.report.untrusted import sanitise
@@ -141,6 +143,39 @@ def _deployment(one: Deployment) -> list[RenderableType]:
         parts.append(_line("Run one replica with and one without it, and route each class to its own."))
     parts.append(_line("Holds where the fingerprint in the report is equal; elsewhere it is a test plan.", style="dim"))
     return parts
+
+
+def published(found: Sequence[Cell]) -> RenderableType:
+    """Published sweeps as a table, labelled as what they are."""
+    rows = [
+        (
+            cell.target.rpartition("/")[2],
+            cell.prompts,
+            str(method),
+            str(cell.draft_tokens),
+            f"{cell.speed_up:.2f}{spelling.TIMES}",
+            f"{cell.mean_accepted_length:.2f}",
+            spelling.share(cell.acceptance_rate, 1),
+            "beyond its training" if cell.beyond_trained else "",
+        )
+        for (_, method, _), sweep in sweeps(found).items()
+        for cell in sweep
+    ]
+    columns = ("target", "prompts", "method", "K", "speed-up", "mean length", "acceptance", "")
+    warned = {cell.method: cell.beyond_trained for cell in found if cell.beyond_trained}
+    return Group(
+        _line(f"{LABEL} {PROVENANCE}", style="yellow"),
+        _table(columns, rows),
+        *(_line(f"{method}: lengths {why}", style="yellow") for method, why in warned.items()),
+        _line(LABEL, style="dim"),
+    )
+
+
+def published_json(found: Sequence[Cell]) -> str:
+    """The cells with their label and provenance; acceptances are fractions."""
+    rows = [{**asdict(cell), "beyond_trained": cell.beyond_trained or None} for cell in found]
+    tree = {"label": LABEL, "provenance": PROVENANCE, "cells": rows}
+    return orjson.dumps(tree, option=orjson.OPT_INDENT_2).decode()
 
 
 def _arm_rows(found: Checked) -> list[tuple[str, ...]]:

@@ -17,13 +17,13 @@ HEAVY = {"torch", "transformers", "vllm", "plotly", "pandas"}
 # stage -> stages that it may import, itself aside. `errors` and the package's version are everyone's.
 MAY_IMPORT = {
     "__main__": {"cli"},
-    "cli": {"display", "screens", "flow", "report", "load", "records", "plan", "verdict", "demo"},
+    "cli": {"display", "screens", "flow", "report", "load", "records", "plan", "verdict", "demo", "published"},
     "display": {"flow", "report", "records", "plan"},
-    "screens": {"flow", "engine", "report", "statistics", "records", "workload", "plan"},
+    "screens": {"published", "flow", "engine", "report", "statistics", "records", "workload", "plan"},
     "flow": {
         "report", "verdict", "quality", "statistics", "load", "engine", "preflight", "records", "workload", "plan",
     },
-    "report": {"verdict", "quality", "statistics", "records", "workload", "plan"},
+    "report": {"published", "verdict", "quality", "statistics", "records", "workload", "plan"},
     "verdict": {"quality", "statistics", "records", "workload", "plan"},
     "quality": {"records", "workload", "plan"},
     "statistics": {"records", "workload", "plan"},
@@ -34,6 +34,7 @@ MAY_IMPORT = {
     "workload": {"plan"},
     "plan": set(),
     "errors": set(),
+    "published": {"plan"},
     "demo": {"preflight", "workload", "plan"},
 }  # fmt: skip
 LEFT, RIGHT = {"load", "engine", "preflight"}, {"report", "verdict", "quality", "statistics"}

@@ -15,7 +15,7 @@ app.registered_commands = [
     command
     for function in (
         *(studies.demo, plans.init, plans.check, studies.run, studies.judge, studies.report, studies.export),
-        *(studies.settings, readings.measure, readings.read),
+        *(studies.settings, plans.published, readings.measure, readings.read),
     )
     for command in app.registered_commands
     if command.callback is function

@@ -6,7 +6,8 @@ Owns the starting values. Keys and meanings come from `plan.reference`, so that 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import yaml
@@ -29,8 +30,18 @@ _LENGTHS = {
     Method.DSPARK: [7],
     Method.MEDUSA: [3],
 }
-_POOL = {EngineKind.VLLM: 16, EngineKind.LLAMACPP: 4, EngineKind.SIMULATED: 16}
+_POOL = {EngineKind.LLAMACPP: 4}
+_USUAL_POOL = 16
+_START = ["./start-engine.sh", "{method}", "{draft}", "{draft_tokens}", "{port}"]
 _SHARES = {"code": "40%", "chat": "30%", "tools": "20%", "structured": "10%"}
+
+
+@dataclass(frozen=True, slots=True)
+class Suggested:
+    """Draft lengths by method that somebody suggests trying, and who: a sentence for the head of the plan."""
+
+    lengths: Mapping[Method, Sequence[int]]
+    origin: str
 
 
 def render(
@@ -39,6 +50,7 @@ def render(
     *,
     methods: Sequence[Method | str] = (Method.NGRAM,),
     draft: str | None = None,
+    suggested: Suggested | None = None,
 ) -> str:
     """A commented plan as YAML text that `plan.parse` reads back.
 
@@ -47,16 +59,19 @@ def render(
         target: hub id, folder or file of the target; None leaves a placeholder.
         methods: one candidate each, with draft lengths that are usual for it.
         draft: for the methods that need a draft; None leaves a placeholder.
+        suggested: methods and draft lengths from elsewhere, instead of `methods` and the usual lengths.
 
     Raises:
         ValueError: the engine or a method is unknown.
     """
     kind = EngineKind(engine)
+    usual = {Method(method): _LENGTHS.get(Method(method), [1, 3, 5]) for method in methods}
+    lengths = usual if suggested is None else suggested.lengths
     plan = {
         "study": f"{kind}-speculation",
         "target": {"model": target or "org/model"},
-        "engine": {"kind": str(kind)},
-        "candidates": [_candidate(Method(method), draft) for method in methods],
+        "engine": _engine(kind),
+        "candidates": [_candidate(method, draft, ks) for method, ks in lengths.items()],
         "workload": {
             "sampling": {"temperature": 0.0},
             "classes": [
@@ -66,19 +81,25 @@ def render(
         },
         "loads": [
             {"name": "interactive", "concurrency": 1, "window": "20s"},
-            {"name": "pool", "concurrency": _POOL[kind], "window": "60s"},
+            {"name": "pool", "concurrency": _POOL.get(kind, _USUAL_POOL), "window": "60s"},
         ],
         "objectives": [
             {"name": "interactive", "load": "interactive", "measure": "time_per_job"},
             {"name": "background pool", "load": "pool", "measure": "jobs_per_s"},
         ],
     }
-    return _HEAD + "\n".join(_mapping("", plan, told=set()))
+    said = "".join(f"# {line}\n" for line in textwrap.wrap(suggested.origin, WIDTH)) if suggested else ""
+    return _HEAD + said + "\n".join(_mapping("", plan, told=set()))
 
 
-def _candidate(method: Method, draft: str | None) -> dict[str, Any]:
+def _engine(kind: EngineKind) -> dict[str, Any]:
+    outside = {"external": {"start": _START, "stop": ["./stop-engine.sh", "{port}"]}}
+    return {"kind": str(kind), **(outside if kind is EngineKind.EXTERNAL else {})}
+
+
+def _candidate(method: Method, draft: str | None, lengths: Sequence[int]) -> dict[str, Any]:
     named = {"draft": draft or "org/draft"} if method in NEEDS_DRAFT else {}
-    return {"method": str(method), **named, "draft_tokens": _LENGTHS.get(method, [1, 3, 5])}
+    return {"method": str(method), **named, "draft_tokens": list(lengths)}
 
 
 def _mapping(path: str, values: dict[str, Any], *, told: set[str]) -> list[str]:

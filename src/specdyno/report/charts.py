@@ -7,11 +7,12 @@ a title and a description, every mark a tooltip, and the page puts the same numb
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from html import escape
 
 from specdyno.report import spelling
 from specdyno.report.acceptance import CurveLine, CurvePanel
-from specdyno.report.axes import Axis, draft_axis, linear_ticks, ratio_axis, value_axis
+from specdyno.report.axes import Axis, draft_axis, linear_ticks, ratio_axis, ratio_ticks, value_axis
 from specdyno.report.marks import Mark
 from specdyno.report.precision import PowerPanel
 from specdyno.report.speed import ExplainedRow, SpeedGroup, SpeedRow, ThroughputPanel
@@ -177,6 +178,33 @@ def power_panel(panel: PowerPanel) -> str:
         x, y = across.at(point.true_gain), up.at(point.promote)
         body += f'<g><title>{escape(says)}</title><circle class="mark" cx="{x}" cy="{y}" r="3.5"/></g>'
     return _panel(f'<g class="m0">{body}</g>', f"Chance of a promote over the true gain: {panel.title}", panel.says)
+
+
+def sweep_panel(
+    lines: Sequence[tuple[Mark, Sequence[tuple[int, float, bool]]]],
+    title: str,
+    says: str,
+    *,
+    longest: int,
+    span: tuple[float, float],
+) -> str:
+    """Single numbers over draft length, no intervals: (K, speed-up, whether the draft was trained that far)."""
+    across = draft_axis(longest, first=0, start=LEFT, end=RIGHT)
+    low, high = min(span[0], 1.0) * 0.95, max(span[1], 1.0) * 1.03
+    up = Axis(low, high, BOTTOM, TOP, ratio_ticks(low, high), ratio=True)
+    body = _frame(across, up, [f"{tick:g}{spelling.TIMES}" for tick in up.ticks], "draft tokens, K")
+    body += f'<line class="one" x1="{LEFT}" x2="{RIGHT}" y1="{up.at(1.0)}" y2="{up.at(1.0)}"/>'
+    for mark, points in lines:
+        places = [(across.at(k), up.at(value)) for k, value, _ in points]
+        path = " ".join(f"{x:g},{y}" for x, y in places)
+        parts = [f'<polyline class="line" points="{path}"/>']
+        for (x, y), (k, value, trained) in zip(places, points, strict=True):
+            tip = f"{mark.arm}, K {k}: {value:g}{spelling.TIMES}{'' if trained else ', beyond its training'}"
+            kind = "mark" if trained else "mark open"
+            shape = f'<path class="{kind}" transform="translate({x:g} {y}) scale(0.8)" d="{_PATHS[mark.shape]}"/>'
+            parts.append(f"<g><title>{escape(tip)}</title>{shape}</g>")
+        body += f'<g class="m{mark.style}">{"".join(parts)}</g>'
+    return _panel(body, title, says)
 
 
 def _strip(body: str, says: str, *, height: int = STRIP) -> str:

@@ -1,0 +1,1 @@
+"""Sweeps that others published, as data: where to look first, never evidence."""
