@@ -7,33 +7,41 @@ The only module that knows every stage. `run` measures up to the deciding look a
 from __future__ import annotations
 
 import asyncio
+import functools
 import hashlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import uvloop
 import yaml
 
-from specdyno.engine import server
+from specdyno.engine import person, server, tls
 from specdyno.engine.base import Adapter
 from specdyno.engine.reading import detect
 from specdyno.engine.reading.schema import Reading
-from specdyno.errors import EngineError, PlanError, RecordError
+from specdyno.errors import EngineError, PlanError, Problem, RecordError, SpecdynoError
 from specdyno.load import runner
 from specdyno.load.boot import Rig
 from specdyno.load.probe import Probe
 from specdyno.load.probe import measure as measure_running
 from specdyno.load.watch import Silent, Watcher
 from specdyno.plan import duration, parse
+from specdyno.plan.paths import with_absolute_paths
 from specdyno.plan.schedule import Block, schedule
 from specdyno.plan.schema import Plan
-from specdyno.preflight import host
+from specdyno.preflight import gate, host
+from specdyno.preflight.checkpoints.read import read as read_checkpoint
+from specdyno.preflight.memory import assess
+from specdyno.preflight.pair import rules
+from specdyno.preflight.pair.check import check_pairs
+from specdyno.preflight.schema import Check
 from specdyno.records import provenance
 from specdyno.records.lock import lock_study
+from specdyno.records.memory import ArmMemory
 from specdyno.records.schema import BootStatus, StudyHeader, StudyRecords
 from specdyno.records.store import Store
 from specdyno.report import atomic, files, view
@@ -65,7 +73,7 @@ class Judged:
 def read_plan(path: Path) -> tuple[Plan, str]:
     """The plan with local paths made absolute (relative to its own folder), and its text."""
     plan, text = parse.read(path)
-    return _with_absolute_paths(plan, path.absolute().parent), text
+    return with_absolute_paths(plan, path.absolute().parent), text
 
 
 def run(
@@ -81,9 +89,12 @@ def run(
                          f"{pool.skipped[0][1]}")  # fmt: skip
     _enough_prompts(plan, prompts)
     adapter = server.adapter(plan.engine, plan.target)
-    for remark in _able_to_start(plan, study, adapter):
+    person.require_terminal(plan.engine)
+    ready = _able_to_start(plan, study, adapter)
+    for remark in ready.remarks:
         watcher.note(remark)
-    with _opened(study, plan, text, prompts, resume=resume) as store:
+    header = replace(_header(plan, text, prompts), memory=ready.memory)
+    with _opened(study, header, resume=resume) as store:
         budget = budget_s if budget_s is not None else plan.budget.time
         standing = _standing(store)
         campaign = runner.Campaign(
@@ -153,6 +164,8 @@ class Checked:
     prompts: dict[str, ClassPrompts]
     needed: dict[str, int]  # prompts of each class that one boot takes at the planned sizes
     remarks: tuple[str, ...]
+    checks: tuple[Check, ...]  # of target, draft, draft length and memory, before the first boot
+    memory: tuple[ArmMemory, ...]  # what each arm will take; none for a simulated engine
 
 
 def check(plan_path: Path) -> Checked:
@@ -160,8 +173,8 @@ def check(plan_path: Path) -> Checked:
     plan, _ = read_plan(plan_path)
     prompts = load_pools(plan, plan_path.absolute().parent)
     _enough_prompts(plan, prompts)
-    remarks = _able_to_start(plan, plan_path.absolute().parent, server.adapter(plan.engine, plan.target))
-    stated = {load.name: load.requests for load in plan.loads if load.requests}
+    ready = _able_to_start(plan, plan_path.absolute().parent, server.adapter(plan.engine, plan.target))
+    stated = {load.name: load.requests for load in plan.measured_loads if load.requests}
     return Checked(
         plan=plan,
         blocks=schedule(plan),
@@ -169,7 +182,9 @@ def check(plan_path: Path) -> Checked:
         gain=duration.smallest_visible_gain(plan),
         prompts=prompts,
         needed=draw.needs(plan, stated),
-        remarks=tuple(remarks),
+        remarks=ready.remarks,
+        checks=ready.checks,
+        memory=ready.memory,
     )
 
 
@@ -236,15 +251,14 @@ def _make_folder(study: Path) -> None:
 
 
 @contextmanager
-def _opened(study: Path, plan: Plan, text: str, prompts: dict[str, ClassPrompts], *, resume: bool) -> Iterator[Store]:
+def _opened(study: Path, header: StudyHeader, *, resume: bool) -> Iterator[Store]:
     """The study's store under the study's lock: made new, or opened again for `--resume`."""
     _make_folder(study)
-    header = _header(plan, text, prompts)
     path = study / DATABASE
     with lock_study(study):
         if not path.exists():
             with Store.create(path, header) as store:
-                atomic.write(study / "plan.yaml", text)
+                atomic.write(study / "plan.yaml", header.plan_yaml)
                 yield store
             return
         if not resume:
@@ -320,25 +334,51 @@ def _judged(study: Path, records: StudyRecords) -> Judged:
 
 def _enough_prompts(plan: Plan, prompts: dict[str, ClassPrompts]) -> None:
     """Loads that state their number of requests must find that many prompts; raises PlanError otherwise."""
-    stated = {load.name: load.requests for load in plan.loads if load.requests}
+    stated = {load.name: load.requests for load in plan.measured_loads if load.requests}
     draw.draw(plan, prompts, 0, stated)
 
 
-def _able_to_start(plan: Plan, study: Path, adapter: Adapter) -> list[str]:
-    """Refuse what cannot be booted here, before anything is; returns remarks."""
+@dataclass(frozen=True, slots=True)
+class _Ready:
+    """A plan that may be booted: what is worth knowing, and every check that said so."""
+
+    remarks: tuple[str, ...]
+    checks: tuple[Check, ...]
+    memory: tuple[ArmMemory, ...]  # what each arm will take
+
+
+def _able_to_start(plan: Plan, study: Path, adapter: Adapter) -> _Ready:
+    """Refuse what cannot be booted here, before anything is: every problem of the plan at once."""
+    read = functools.cache(lambda source, revision: read_checkpoint(source, revision=revision))
+    memory = assess.assess(plan, read=read)
+    checks = (*check_pairs(plan, read=read), *memory.checks)
+    remarks = _all_or_every_problem(
+        lambda: host.check(plan, study=study, argv0=next(iter(adapter.command()), None)),
+        lambda: gate.pass_or_refuse(checks, plan.preflight.accept, known=rules.NAMES | assess.NAMES),
+    )
     for arm in plan.arms():
         adapter.flags(arm, 0, boot_seed=0)  # a method that this engine does not have
-    return host.check(plan, study=study, argv0=adapter.command()[0])
+    tls.context(plan.engine.ca_file)
+    if adapter.read_from is not None:
+        remarks.append(f"The adapter for {adapter.name} was never run against it: it follows {adapter.read_from}.")
+    return _Ready(tuple(remarks), checks, memory.arms)
 
 
-def _with_absolute_paths(plan: Plan, base: Path) -> Plan:
-    def absolute(value: str | None) -> str | None:
-        path = base / Path(value).expanduser() if value else None
-        return str(path.resolve()) if path is not None and path.exists() else value
-
-    return plan.model_copy(
-        update={
-            "target": plan.target.model_copy(update={"model": absolute(plan.target.model)}),
-            "candidates": tuple(part.model_copy(update={"draft": absolute(part.draft)}) for part in plan.candidates),
-        }
-    )
+def _all_or_every_problem(*steps: Callable[[], list[str]]) -> list[str]:
+    """What all steps return, or one PlanError with the problems of each; a place is refused by the first step only."""
+    found: list[str] = []
+    problems: list[Problem] = []
+    other: SpecdynoError | None = None
+    for step in steps:
+        refused = {problem.place for problem in problems}
+        try:
+            found += step()
+        except PlanError as error:
+            problems += [problem for problem in error.problems if problem.place not in refused]
+        except SpecdynoError as error:  # who writes the plan acts first
+            other = other or error
+    if problems:
+        raise PlanError(problems)
+    if other is not None:
+        raise other
+    return found

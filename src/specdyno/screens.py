@@ -19,20 +19,25 @@ from rich.text import Text
 from specdyno.engine.reading.schema import Reading
 from specdyno.flow import Checked, Deployment
 from specdyno.plan import parse
+from specdyno.preflight.schema import Check, Grade
 from specdyno.published.sweeps import LABEL, PROVENANCE, Cell, sweeps
 from specdyno.records.schema import StudyRecords
-from specdyno.report import spelling
+from specdyno.report import memory, spelling
 from specdyno.report.untrusted import sanitise
 from specdyno.statistics.analysis import Analysis, Curve
 from specdyno.statistics.intervals import Estimate, Interval
 from specdyno.workload.draw import warm_up_by_load
 
+_MEMORY_COLUMNS = ("arm", "weights", "draft", "KV per token", "KV tokens", "requests at once", "headroom", "fits")
+
 
 def checked(found: Checked) -> RenderableType:
-    """Arms, schedule, time, the smallest gain that can be seen, prompts, and every value in force."""
+    """Arms, checks of the pairs, schedule, time, the smallest gain that can be seen, prompts, every value in force."""
     return Group(
         _title("Arms"),
         _table(("arm", "method", "draft tokens", "draft"), _arm_rows(found)),
+        *_checks([one for one in found.checks if not (one.rule == "memory_fits" and one.grade == "pass")]),
+        *_memory(found),
         _title("Schedule (order of the boots in each block)"),
         _table(("block", "order"), [(str(block.index + 1), " → ".join(block.order)) for block in found.blocks]),
         _title("Time"),
@@ -178,6 +183,39 @@ def published_json(found: Sequence[Cell]) -> str:
     return orjson.dumps(tree, option=orjson.OPT_INDENT_2).decode()
 
 
+_GRADES = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red", Grade.UNKNOWN: "yellow"}
+
+
+def _checks(checks: Sequence[Check]) -> list[RenderableType]:
+    """What was checked before the first boot. A failure shown here was accepted by the plan: others end `check`."""
+    if not checks:
+        return []
+    table = _table(("arm", "check", "grade", "seen", "fix"), ())
+    shown = ""
+    for check in checks:
+        whose = check.arm or "target"
+        row = ("" if whose == shown else whose, check.rule, check.grade, check.seen, check.remedy)
+        styles = ("", "", _GRADES[check.grade], "", "")
+        table.add_row(*(_line(cell, style=style) for cell, style in zip(row, styles, strict=True)))
+        shown = whose
+    return [_title("Checks of target and draft"), table]
+
+
+def _memory(found: Checked) -> list[RenderableType]:
+    """What each arm will take: the columns that a terminal has room for, those in which anything is known."""
+    if not found.memory:
+        return []
+    whole = memory.of_arms(found.memory, {})
+    shown = [place for place, name in enumerate(whole.columns) if name in _MEMORY_COLUMNS]
+    rows = [tuple("\n".join(part for part in row[place] if part) for place in shown) for row in whole.rows]
+    notes = dict.fromkeys(note for one in found.memory for note in one.notes)
+    return [
+        _title("Memory (worked out from the files, not measured)"),
+        _table(tuple(whole.columns[place] for place in shown), rows),
+        *(_line(note, style="dim") for note in notes),
+    ]
+
+
 def _arm_rows(found: Checked) -> list[tuple[str, ...]]:
     return [
         (arm.name, str(arm.method or "none"), str(arm.draft_tokens or ""), arm.draft or "") for arm in found.plan.arms()
@@ -220,7 +258,7 @@ def _half(ratio: float | None) -> str:
 
 
 def _prompt_rows(found: Checked) -> list[tuple[str, ...]]:
-    unsized = any(load.requests is None for load in found.plan.loads)
+    unsized = any(load.requests is None for load in found.plan.measured_loads)
     more = f" + windows sized after the first warm-up ({sum(warm_up_by_load(found.plan).values())})" if unsized else ""
     return [
         (name, str(len(pool.prompts)), str(len(pool.skipped)), str(pool.duplicates), f"{found.needed[name]}{more}")

@@ -75,6 +75,9 @@ records = any_of(
     tool_calls=st.lists(st.dictionaries(texts, json_values, max_size=3), max_size=2).map(tuple),
     spec=st.none() | specs,
     max_tokens=counts,
+    session=st.none() | texts,
+    turn=st.none() | st.integers(0, 2**31),
+    phase=st.none() | texts,
 )
 
 
@@ -95,6 +98,9 @@ def test_write_then_read_is_identity(written):
         assert columns.index.tolist() == [record.index for record in expected]
         assert [columns.class_names[code] for code in columns.class_code] == [r.class_name for r in expected]
         assert [columns.prompt_ids[code] for code in columns.prompt_code] == [r.prompt_id for r in expected]
+        for names, codes, field in (("sessions", "session_code", "session"), ("phases", "phase_code", "phase")):
+            known = [*getattr(columns, names), None]  # -1 is the last
+            assert [known[code] for code in getattr(columns, codes)] == [getattr(r, field) for r in expected]
         assert columns.chunks.tolist() == [len(record.chunk_ns) for record in expected]
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from specdyno.engine import process
-from specdyno.load.boot import BootTask, Rig, WarmUp, WindowPlan, measure
+from specdyno.engine import outside, process
+from specdyno.load.boot import BootTask, Rig, WarmUp, WindowPlan, measure, session_for
 from specdyno.load.watch import Watcher
 from specdyno.load.window import Job
 from specdyno.plan.duration import estimate
@@ -60,6 +60,7 @@ class Campaign:
 
 async def walk(state: Campaign) -> None:
     """Blocks up to the look that settles every decision; a candidate whose decisions have fallen is booted no more."""
+    await _settle_owed_stops(state)
     state.boot_seconds |= _seconds_by_arm(state.store.read_boots())
     looks = state.plan.experiment.looks
     racing = frozenset(name for name, arm in state.arms.items() if arm.role is Role.CANDIDATE)
@@ -157,10 +158,10 @@ def _warm_up_plans(state: Campaign, block: Block) -> list[WindowPlan]:
     jobs = [Job(prompt) for prompt in draw.warm_up(state.plan, state.pools, block.index)]
     counts = draw.warm_up_by_load(state.plan)
     plans = []
-    for load in state.plan.loads:
-        taken = counts[load.name] if load is not state.plan.loads[-1] else len(jobs)
+    for load in state.plan.measured_loads:
+        taken = counts[load.name] if load is not state.plan.measured_loads[-1] else len(jobs)
         part, jobs = jobs[:taken], jobs[taken:]
-        plans.append(WindowPlan(load.name, WindowKind.WARM_UP, None, load.concurrency, tuple(part)))
+        plans.append(WindowPlan(load.name, WindowKind.WARM_UP, None, load.in_flight, tuple(part)))
     return plans
 
 
@@ -173,7 +174,7 @@ def _window_plans(state: Campaign, block: Block, seen: Sequence[WarmUp]) -> list
             window.load,
             WindowKind.MIXED if window.class_name is None else WindowKind.CLASS,
             window.class_name,
-            state.plan.load(window.load).concurrency,
+            state.plan.load(window.load).in_flight,
             tuple(Job(prompt) for prompt in window.prompts),
         )
         for window in drawn.windows
@@ -182,7 +183,9 @@ def _window_plans(state: Campaign, block: Block, seen: Sequence[WarmUp]) -> list
 
 def _set_sizing(state: Campaign, seen: Sequence[WarmUp]) -> None:
     """Fix, once per study, how many requests each window has: stated, or sized from the first warm-up's rate."""
-    wanted = {load.name: load.requests or _size(load, seen, classes=len(state.pools)) for load in state.plan.loads}
+    wanted = {
+        load.name: load.requests or _size(load, seen, classes=len(state.pools)) for load in state.plan.measured_loads
+    }
     sizing = draw.largest_sizing(state.plan, state.pools, wanted)
     for name, (asked, given) in sizing.clipped.items():
         detail = f"{given} requests instead of {asked}: no prompt is sent twice within a boot"
@@ -195,7 +198,7 @@ def _size(load: Load, seen: Sequence[WarmUp], *, classes: int) -> int:
     """Requests that fill the window at the warm-up's rate; at least three rounds of the concurrency."""
     warm_up = next((one for one in seen if one.load == load.name), None)
     rate = warm_up.done / warm_up.seconds if warm_up and warm_up.seconds > 0 else 0.0
-    return max(3 * load.concurrency, 2 * classes, round(rate * load.window))
+    return max(3 * load.in_flight, 2 * classes, round(rate * load.window))
 
 
 def _time_for(state: Campaign, names: Sequence[str]) -> bool:
@@ -226,6 +229,12 @@ def _expected_s(state: Campaign, name: str) -> float:
 def _tell_time_left(state: Campaign, waiting: Sequence[str], *, more: Sequence[str], to_look: int) -> None:
     """`more` are the boots of the whole blocks between this one and the look."""
     state.watcher.time_left(sum(_expected_s(state, name) for name in (*waiting, *more)), to_look)
+
+
+async def _settle_owed_stops(state: Campaign) -> None:
+    """Engines that run elsewhere and that an earlier run of this study could not stop."""
+    async with session_for(state.plan.engine) as session:
+        await outside.settle(state.folder / "logs", session, dict(state.plan.engine.env), state.watcher.note)
 
 
 def end_stale_engines(store: Store, watcher: Watcher) -> None:

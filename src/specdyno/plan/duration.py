@@ -16,6 +16,9 @@ from specdyno.plan.schema import EngineKind, Load, MeasureName, Objective, Plan
 ASSUMED_BOOT_S: Mapping[EngineKind, float] = {
     EngineKind.VLLM: 40.0,
     EngineKind.LLAMACPP: 3.0,
+    EngineKind.SGLANG: 60.0,
+    EngineKind.TRTLLM: 120.0,
+    EngineKind.EXTERNAL: 60.0,
     EngineKind.SIMULATED: 1.0,
 }
 ASSUMED_WARM_UP_SHARE = 0.1
@@ -71,8 +74,8 @@ def estimate(
         window_s: measured seconds by load, class windows included; loads that are absent count as planned.
     """
     measured = window_s or {}
-    windows_s = sum(measured.get(load.name, _planned_s(load)) for load in plan.loads)
-    assumed_warm_up_s = ASSUMED_WARM_UP_SHARE * max(load.window for load in plan.loads)
+    windows_s = sum(measured.get(load.name, _planned_s(load)) for load in plan.measured_loads)
+    assumed_warm_up_s = ASSUMED_WARM_UP_SHARE * max(load.window for load in plan.measured_loads)
     boot = ASSUMED_BOOT_S[plan.engine.kind] if boot_s is None else boot_s
     warm_up = assumed_warm_up_s if warm_up_s is None else warm_up_s
     arms, blocks = len(plan.arms()), plan.experiment.looks[-1]
@@ -80,7 +83,7 @@ def estimate(
     assumptions = [f"a boot takes {boot:g} s"] if boot_s is None else []
     if warm_up_s is None:
         assumptions.append(f"a warm-up takes {warm_up:g} s")
-    if any(load.name not in measured for load in plan.loads):
+    if any(load.name not in measured for load in plan.measured_loads):
         assumptions.append("a window takes as long as the plan says")
     return Estimate(
         boot_s=boot,

@@ -11,8 +11,11 @@ from typing import Any
 
 from specdyno.errors import Problem
 from specdyno.plan.candidate import Candidate
+from specdyno.plan.load import Load
 from specdyno.plan.methods import Method
+from specdyno.plan.objective import MeasureName, Objective
 from specdyno.plan.spelling import quoted
+from specdyno.plan.workload import TrafficClass
 
 RESERVED_BODY_KEYS = frozenset(
     {
@@ -29,8 +32,12 @@ class Parts:
     flags: Sequence[str]  # names of engine.args
     body_keys: Sequence[str]  # names of workload.sampling.extra_body
     candidates: Mapping[int, Candidate]
-    shares: Sequence[float] | None  # None: some class could not be read
+    classes: Mapping[int, TrafficClass]
+    loads: Mapping[int, Load]
+    objectives: Mapping[int, Objective]
+    whole: frozenset[str]  # of classes, loads: those that could be read to the last entry
     names: Mapping[str, Sequence[str | None]]  # by key path of the list; None: the entry has no readable name
+    rungs: Sequence[str | None]  # names of the loads that are measured; None: not readable
     objective_loads: Mapping[int, str]
     looks: Sequence[int]
 
@@ -40,7 +47,9 @@ def misfits(parts: Parts) -> list[Problem]:
     return [
         *_name_problems(parts.names),
         *_objective_problems(parts),
-        *_share_problems(parts.shares),
+        *_share_problems(parts),
+        *_kind_problems(parts),
+        *_measure_problems(parts),
         *_request_problems(parts.body_keys),
         *_flag_problems(parts.flags),
         *_draft_problems(parts.candidates),
@@ -60,21 +69,71 @@ def _name_problems(names: Mapping[str, Sequence[str | None]]) -> list[Problem]:
 
 
 def _objective_problems(parts: Parts) -> list[Problem]:
-    loads = parts.names.get("loads", ())
-    if None in loads or not loads:
+    names = [name for name in parts.rungs if name is not None]
+    if len(names) < len(parts.rungs) or not names:
         return []
-    known = ", ".join(str(name) for name in loads)
+    ladders = {name.rpartition("@")[0] for name in names}
     return [
-        Problem(f"objectives[{index}].load", f"there is no load {quoted(name)}", f"Use one of: {known}")
+        Problem(
+            f"objectives[{index}].load",
+            f"{quoted(name)} is a ladder" if name in ladders else f"there is no load {quoted(name)}",
+            f"Use one of: {', '.join(names)}",
+        )
         for index, name in parts.objective_loads.items()
-        if name not in loads
+        if name not in names
     ]
 
 
-def _share_problems(shares: Sequence[float] | None) -> list[Problem]:
-    if not shares or abs(sum(shares) - 1.0) <= 1e-6:
+def _share_problems(parts: Parts) -> list[Problem]:
+    if "classes" not in parts.whole:
         return []
-    return [Problem("workload.classes", f"the shares add up to {sum(shares):g}", "Make them add up to 1")]
+    problems = []
+    for key in ("prompts", "sessions"):
+        shares = [part.share for part in parts.classes.values() if getattr(part, key) is not None]
+        if shares and abs(sum(shares) - 1.0) > 1e-6:
+            of = "the shares" if len(shares) == len(parts.classes) else f"the shares of the classes with {key}"
+            problems.append(Problem("workload.classes", f"{of} add up to {sum(shares):g}", "Make them add up to 1"))
+    return problems
+
+
+def _kind_problems(parts: Parts) -> list[Problem]:
+    """Loads of sessions replay classes of sessions, the other loads classes of prompts."""
+    if parts.whole < {"classes", "loads"}:
+        return []
+    problems = []
+    for key, replayed in (("sessions", True), ("prompts", False)):
+        held = [place for place, part in parts.classes.items() if getattr(part, key) is not None]
+        wanted = [place for place, load in parts.loads.items() if (load.sessions is not None) is replayed]
+        if held and not wanted:
+            seen = f"no load asks this class: it holds {key}"
+            remedy = "Add a load with `sessions`" if replayed else "Add a load with concurrency or rate"
+            problems.append(Problem(f"workload.classes[{held[0]}]", seen, remedy))
+        if wanted and not held:
+            seen = f"no class holds {key} for this load"
+            remedy = f"Add a class with `{key}`, or remove the load"
+            problems.append(Problem(f"loads[{wanted[0]}]", seen, remedy))
+    return problems
+
+
+def _measure_problems(parts: Parts) -> list[Problem]:
+    """Measures that a load cannot give, and service levels that are missing."""
+    loads = {rung.name: rung for load in parts.loads.values() for rung in load.rungs()}
+    problems = []
+    for index, objective in parts.objectives.items():
+        load, measure, place = loads.get(objective.load), objective.measure, f"objectives[{index}]"
+        if measure in (MeasureName.GOODPUT, MeasureName.LARGEST_RATE) and objective.service_level.empty:
+            seen = f"{measure} counts requests that meet a service level, and none is stated"
+            problems.append(Problem(f"{place}.service_level", seen, "Write e.g. {ttft: 500ms, tpot: 50ms}"))
+        if load is None:
+            continue
+        if (measure is MeasureName.LARGEST_RATE) is not (load.rates is not None):
+            seen = f"{measure} and the load {quoted(load.name)} do not go together"
+            remedy = "largest_rate needs a load with `rates`, and such a load gives nothing else"
+            problems.append(Problem(f"{place}.measure", seen, remedy))
+        if measure is MeasureName.SESSIONS_PER_H and load.sessions is None:
+            seen = f"the load {quoted(load.name)} replays no sessions"
+            problems.append(Problem(f"{place}.measure", seen, "Name a load with `sessions`, or another measure"))
+    return problems
 
 
 def _request_problems(body_keys: Sequence[str]) -> list[Problem]:

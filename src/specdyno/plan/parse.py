@@ -18,7 +18,7 @@ from specdyno.errors import PlanError, Problem
 from specdyno.plan import wording
 from specdyno.plan.misfits import Parts, misfits
 from specdyno.plan.nodes import Document, Path, compose
-from specdyno.plan.schema import Candidate, Experiment, Plan, TrafficClass
+from specdyno.plan.schema import Candidate, Experiment, Load, Objective, Plan, TrafficClass
 
 Part = TypeVar("Part", bound=BaseModel)
 _STEP = re.compile(r"\[(\d+)\]|\.?([^.\[]+)")
@@ -103,22 +103,35 @@ def _with_line(problem: Problem, document: Document) -> Problem:
 
 def _parts(data: Any) -> Parts:
     workload = _mapping(data.get("workload"))
-    written = _list(workload.get("classes"))
-    classes = _readable(TrafficClass, written)
+    written = {"classes": _list(workload.get("classes")), "loads": _list(data.get("loads"))}
+    classes, loads = _readable(TrafficClass, written["classes"]), _readable(Load, written["loads"])
+    read = {"classes": len(classes), "loads": len(loads)}
     objectives = [_mapping(item).get("load") for item in _list(data.get("objectives"))]
     return Parts(
         flags=list(_mapping(_mapping(data.get("engine")).get("args"))),
         body_keys=list(_mapping(_mapping(workload.get("sampling")).get("extra_body"))),
         candidates=_readable(Candidate, data.get("candidates")),
-        shares=[part.share for part in classes.values()] if len(classes) == len(written) else None,
+        classes=classes,
+        loads=loads,
+        objectives=_readable(Objective, data.get("objectives")),
+        whole=frozenset(key for key, count in read.items() if count == len(written[key]) > 0),
         names={
-            "workload.classes": _names(written),
-            "loads": _names(data.get("loads")),
+            "workload.classes": _names(written["classes"]),
+            "loads": _names(written["loads"]),
             "objectives": _names(data.get("objectives")),
         },
+        rungs=[rung for item in written["loads"] for rung in _rungs(_mapping(item))],
         objective_loads={index: name for index, name in enumerate(objectives) if isinstance(name, str)},
         looks=_looks(data.get("experiment", {})),
     )
+
+
+def _rungs(load: dict[str, Any]) -> list[str | None]:
+    """Names of the loads that an entry stands for, as far as they can be read."""
+    name, ladder = load.get("name"), load.get("ladder")
+    if not isinstance(name, str):
+        return [None]
+    return [f"{name}@{step}" for step in ladder] if isinstance(ladder, list) else [name]
 
 
 def _looks(data: object) -> tuple[int, ...]:

@@ -6,6 +6,7 @@ in seconds, shares and margins as fractions; `"20m"`, `"5%"` and `"0.5pp"` are s
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -13,20 +14,21 @@ from pydantic_core import PydanticCustomError
 
 from specdyno.plan.arms import A_A, BASELINE, Arm, Role, arms_of
 from specdyno.plan.candidate import Candidate
-from specdyno.plan.engine import Engine, EngineKind, Target
+from specdyno.plan.engine import NOT_RUN_HERE, Engine, EngineKind, Target
 from specdyno.plan.load import Load
 from specdyno.plan.methods import NEEDS_DRAFT, TAKES_NO_DRAFT, Method
 from specdyno.plan.misfits import Parts, misfits
-from specdyno.plan.objective import MeasureName, Objective
+from specdyno.plan.objective import MeasureName, Objective, ServiceLevel
 from specdyno.plan.part import Part
 from specdyno.plan.preflight import Preflight
 from specdyno.plan.spelling import Duration, Fraction, Switch, Whole, duration_s, fraction
-from specdyno.plan.workload import Sampling, TrafficClass, Workload
+from specdyno.plan.workload import History, Sampling, Sessions, TrafficClass, Workload
 
 __all__ = [
     "A_A",
     "BASELINE",
     "NEEDS_DRAFT",
+    "NOT_RUN_HERE",
     "TAKES_NO_DRAFT",
     "Arm",
     "Budget",
@@ -35,6 +37,7 @@ __all__ = [
     "EngineKind",
     "Experiment",
     "Guards",
+    "History",
     "Load",
     "MeasureName",
     "Method",
@@ -43,6 +46,8 @@ __all__ = [
     "Preflight",
     "Role",
     "Sampling",
+    "ServiceLevel",
+    "Sessions",
     "Target",
     "TrafficClass",
     "Workload",
@@ -155,12 +160,16 @@ class Plan(Part):
                 flags=list(self.engine.args),
                 body_keys=list(self.workload.sampling.extra_body),
                 candidates=dict(enumerate(self.candidates)),
-                shares=[part.share for part in self.workload.classes],
+                classes=dict(enumerate(self.workload.classes)),
+                loads=dict(enumerate(self.loads)),
+                objectives=dict(enumerate(self.objectives)),
+                whole=frozenset({"classes", "loads"}),
                 names={
                     "workload.classes": [part.name for part in self.workload.classes],
                     "loads": [load.name for load in self.loads],
                     "objectives": [objective.name for objective in self.objectives],
                 },
+                rungs=[load.name for load in self.measured_loads],
                 objective_loads={index: objective.load for index, objective in enumerate(self.objectives)},
                 looks=self.experiment.looks,
             )
@@ -174,5 +183,16 @@ class Plan(Part):
         """Baseline first, then every candidate at every draft length, then the A/A arm if asked for."""
         return arms_of(self)
 
+    @cached_property
+    def measured_loads(self) -> tuple[Load, ...]:
+        """The loads that get windows: every rung of a ladder is one."""
+        return tuple(rung for load in self.loads for rung in load.rungs())
+
     def load(self, name: str) -> Load:
-        return next(load for load in self.loads if load.name == name)
+        """A measured load by name; a rung is named `ladder@concurrency`."""
+        return next(load for load in self.measured_loads if load.name == name)
+
+    def service_level(self, load: str) -> ServiceLevel:
+        """What requests at a load must meet: the level of the first objective there that states one, else empty."""
+        levels = (one.service_level for one in self.objectives if one.load == load)
+        return next((level for level in levels if not level.empty), ServiceLevel())

@@ -14,6 +14,7 @@ import numpy as np
 
 from specdyno.plan.schema import BASELINE, Arm, EngineKind, Method, Plan, Role
 from specdyno.records.confounds import NOT_REPORTED, Difference, differences, matches, normalised, resolved
+from specdyno.records.memory_audit import memory_findings
 from specdyno.records.schema import (
     BootRecord,
     BootStatus,
@@ -76,6 +77,7 @@ def audit_records(records: StudyRecords, plan: Plan) -> Audit:
     found += _acceptance_alarms(windows, arms)
     found += _prefix_findings(windows)
     found += _settings_findings(compared, plan)
+    found += memory_findings(records.header.memory, known)
     return Audit(_joined(found), compared)
 
 
@@ -115,6 +117,9 @@ def _plan_findings(plan: Plan) -> Iterator[Finding]:
         yield Finding(FindingCode.FORCED_LENGTH, Severity.FORBIDS, "plan", f"set by the plan: {', '.join(forced)}")
     if plan.engine.kind is EngineKind.SIMULATED:
         yield Finding(FindingCode.SIMULATED_ENGINE, Severity.NOTE, "plan", "engine.kind is simulated")
+    if plan.engine.read_from is not None:
+        detail = f"written from {plan.engine.read_from}"
+        yield Finding(FindingCode.ENGINE_NOT_RUN_HERE, Severity.NOTE, "plan", detail)
     everywhere = [key for key in (*plan.engine.args, *plan.engine.env) if matches(key, SYNTHETIC_KEYS)]
     if everywhere:
         yield Finding(FindingCode.SYNTHETIC_ACCEPTANCE, Severity.FORBIDS, "plan", ", ".join(everywhere))

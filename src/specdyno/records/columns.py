@@ -14,7 +14,7 @@ import numpy as np
 
 from specdyno.records.encoding import Floats, Int64s, read_chunks, read_counts, read_text
 from specdyno.records.schema import Outcome, Requests, SpecSteps, WindowKind, WindowRecord
-from specdyno.records.spans import full_occupancy, in_flight_at_border
+from specdyno.records.spans import in_flight_at_border, scored_span
 
 POSITION_LIMIT = 128  # longest draft a plan may ask for; a longer vector is no acceptance record but damage
 
@@ -29,9 +29,10 @@ _STAMPS = (
     "last_byte_ns",
     "longest_gap_ns",
     "chunks",
+    "turn",
 )
 _NUMBERS = ("completion_tokens", "prompt_tokens", "cached_tokens", "spec_steps", "spec_drafted", "spec_accepted")
-_NAMES = ("class_name", "prompt_id", "spec_source", "outcome", "spec_counts")
+_NAMES = ("class_name", "prompt_id", "session", "phase", "spec_source", "outcome", "spec_counts")
 _QUERY = f"""
     SELECT {", ".join(f"ifnull({name}, -1)" for name in _STAMPS)}, {", ".join((*_NUMBERS, *_NAMES))}
     FROM request ORDER BY window_id, list_index
@@ -111,8 +112,11 @@ def read_columns(connection: sqlite3.Connection) -> Requests:
     numbers = np.empty((len(_NUMBERS), count), np.float64)
     reached, at_risk = np.empty((count, positions)), np.empty((count, positions))
     classes, prompts, outcomes = np.empty(count, np.int16), np.empty(count, np.int64), np.empty(count, np.int8)
+    sessions, phases = np.empty(count, np.int64), np.empty(count, np.int16)
     class_codes: dict[str | bytes, int] = {}
     prompt_codes: dict[str | bytes, int] = {}
+    session_codes: dict[str | bytes, int] = {}
+    phase_codes: dict[str | bytes, int] = {}
     sources: dict[str | bytes, None] = {}
     outcome_codes = {outcome.value: code for code, outcome in enumerate(Outcome)}
     for rows, columns in _batches(connection):
@@ -120,13 +124,15 @@ def read_columns(connection: sqlite3.Connection) -> Requests:
             row[rows] = column
         for row, column in zip(numbers, columns[len(_STAMPS) :], strict=False):
             row[rows] = np.array(column, np.float64)  # None becomes NaN
-        class_names, prompt_ids, spec_sources, outcome_names, blobs = columns[-len(_NAMES) :]
+        class_names, prompt_ids, session_ids, phase_names, spec_sources, outcome_names, blobs = columns[-len(_NAMES) :]
         classes[rows] = _codes(class_names, class_codes)
         prompts[rows] = _codes(prompt_ids, prompt_codes)
+        sessions[rows] = _codes(session_ids, session_codes)
+        phases[rows] = _codes(phase_names, phase_codes)
         sources.update(dict.fromkeys(source for source in spec_sources if source is not None))
         outcomes[rows] = [outcome_codes[name] for name in outcome_names]
         reached[rows], at_risk[rows] = read_counts(blobs, positions)
-    window_id, index, intended, sent, first_text, last_text, ended, longest_gap, chunks = stamps
+    window_id, index, intended, sent, first_text, last_text, ended, longest_gap, chunks, turn = stamps
     tokens, prompt_tokens, cached_tokens, spec_steps, spec_drafted, spec_accepted = numbers
     return Requests(
         window_id=window_id,
@@ -152,6 +158,11 @@ def read_columns(connection: sqlite3.Connection) -> Requests:
         spec_source=tuple(read_text(source) for source in sources),
         prompt_ids=tuple(read_text(prompt) for prompt in prompt_codes),
         prompt_code=prompts,
+        sessions=tuple(read_text(session) for session in session_codes),
+        session_code=sessions,
+        turn=turn,
+        phases=tuple(read_text(phase) for phase in phase_codes),
+        phase_code=phases,
     )
 
 
@@ -164,8 +175,9 @@ def _batches(connection: sqlite3.Connection) -> Iterator[tuple[slice, list[tuple
         start += len(batch)
 
 
-def _codes(names: Iterable[str | bytes], codes: dict[str | bytes, int]) -> list[int]:
-    return [codes.setdefault(name, len(codes)) for name in names]
+def _codes(names: Iterable[str | bytes | None], codes: dict[str | bytes, int]) -> list[int]:
+    """Codes in order of first use; -1 where there is no name."""
+    return [-1 if name is None else codes.setdefault(name, len(codes)) for name in names]
 
 
 def read_border_chunks(
@@ -181,7 +193,13 @@ def read_border_chunks(
             continue
         first, last = np.searchsorted(requests.window_id, [window.id, window.id + 1])
         sent, ended = requests.sent_ns[first:last], requests.ended_ns[first:last]
-        span = full_occupancy(sent, ended, window.concurrency)
+        span = scored_span(
+            window,
+            intended_ns=requests.intended_ns[first:last],
+            sent_ns=sent,
+            ended_ns=ended,
+            session=None if requests.session_code is None else requests.session_code[first:last],
+        )
         if span is None:
             continue
         for index in requests.index[first:last][in_flight_at_border(sent, ended, span)].tolist():

@@ -24,6 +24,8 @@ CONSEQUENCES: tuple[str, ...] = (
     "async_scheduling", "disable_nccl_for_dp_synchronization",
     # some methods run on one of vLLM's model runners only
     "runner",
+    # SGLang leaves memory for the draft, and does not overlap batches under every method
+    "mem_fraction_static", "disable_overlap_schedule",
     # graphs are captured for multiples of K + 1 rows
     "cudagraph_capture_sizes", "cuda_graph_sizes", "cuda_graph_bs", "max_cudagraph_capture_size", "compile_sizes",
     # slots set aside for drafts

@@ -5,6 +5,8 @@ after the first n entries of `MIGRATIONS`; it stands in `PRAGMA user_version`. `
 
 History
     1   first shape: study, boot, window, request, answer, counter_sample, finding
+    2   how a window's requests arrive (concurrency 0: open loop), the session, turn and phase of a request
+    3   memory that each arm was expected to take
 """
 
 from __future__ import annotations
@@ -135,7 +137,16 @@ _FIRST = (
     "CREATE INDEX window_of_boot ON window (boot_id)",
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST,)
+_ARRIVALS_AND_SESSIONS = (
+    "ALTER TABLE window ADD COLUMN arrival TEXT",
+    "ALTER TABLE request ADD COLUMN session TEXT",
+    "ALTER TABLE request ADD COLUMN turn INTEGER",
+    "ALTER TABLE request ADD COLUMN phase TEXT",
+)
+
+_MEMORY = ("ALTER TABLE study ADD COLUMN memory TEXT NOT NULL DEFAULT '[]'",)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _ARRIVALS_AND_SESSIONS, _MEMORY)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

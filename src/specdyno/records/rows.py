@@ -25,7 +25,10 @@ from specdyno.records.encoding import (
     write_json,
     write_text,
 )
+from specdyno.records.memory import ArmMemory, read_memory
 from specdyno.records.schema import (
+    Arrival,
+    ArrivalKind,
     BootRecord,
     BootStatus,
     CounterSample,
@@ -57,7 +60,9 @@ def plain_value(value: object) -> SqlValue:
         return write_text(value)
     if isinstance(value, int):
         return write_integer(value)
-    return write_json(asdict(value) if isinstance(value, Identity) else value)
+    if isinstance(value, tuple):
+        value = [asdict(one) if isinstance(one, ArmMemory) else one for one in value]
+    return write_json(asdict(value) if isinstance(value, Identity | Arrival) else value)
 
 
 def request_row(window_id: int, record: RequestRecord) -> dict[str, SqlValue]:
@@ -86,6 +91,9 @@ def request_row(window_id: int, record: RequestRecord) -> dict[str, SqlValue]:
         "spec_drafted": write_integer(spec.num_draft_tokens) if spec else None,
         "spec_accepted": write_integer(spec.num_accepted_draft_tokens) if spec else None,
         "spec_counts": write_counts(*counts) if counts else None,
+        "session": None if record.session is None else write_text(record.session),
+        "turn": write_integer(record.turn),
+        "phase": None if record.phase is None else write_text(record.phase),
     }
 
 
@@ -126,6 +134,9 @@ def request_of(row: Row) -> RequestRecord:
         reasoning=read_text(row["reasoning"]),
         tool_calls=tuple(read_json(row["tool_calls"])),
         spec=None if row["spec"] is None else _spec_of(read_json(row["spec"])),
+        session=None if row["session"] is None else read_text(row["session"]),
+        turn=read_integer(row["turn"]),
+        phase=None if row["phase"] is None else read_text(row["phase"]),
         **{name: read_integer(row[name]) for name in _TOKEN_FIELDS},
     )
 
@@ -178,7 +189,13 @@ def window_of(row: Row, samples: Mapping[str, CounterSample]) -> WindowRecord:
     """One window; `samples` are its counters by moment."""
     values = {name: _scalar(row[name]) for name in _names(WindowRecord) if name not in ("before", "after")}
     values["kind"] = WindowKind(values["kind"])
+    values["concurrency"] = values["concurrency"] or None
+    values["arrival"] = None if row["arrival"] is None else _arrival_of(read_json(row["arrival"]))
     return WindowRecord(**values, before=samples.get("before"), after=samples.get("after"))
+
+
+def _arrival_of(values: dict[str, Any]) -> Arrival:
+    return Arrival(**{**values, "kind": ArrivalKind(values["kind"])})
 
 
 def finding_of(row: Row) -> Finding:
@@ -195,6 +212,7 @@ def header_of(row: Row) -> StudyHeader:
         created_unix_ns=row["created_unix_ns"],
         provenance=read_json(row["provenance"]),
         sizing=read_json(row["sizing"]),
+        memory=tuple(read_memory(one) for one in read_json(row["memory"])),
     )
 
 

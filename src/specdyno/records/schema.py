@@ -13,7 +13,9 @@ from typing import Any
 
 import numpy as np
 
-SCHEMA_VERSION = 1
+from specdyno.records.memory import ArmMemory
+
+SCHEMA_VERSION = 3
 
 
 class Outcome(StrEnum):
@@ -87,6 +89,8 @@ class FindingCode(StrEnum):
     PREFIX_HITS_DIFFER = "prefix_hits_differ"
     NOT_STEADY = "not_steady"
     ORDER_DRIFT = "order_drift"
+    ENGINE_NOT_RUN_HERE = "engine_not_run_here"
+    MEMORY_DIFFERS = "memory_differs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +172,27 @@ class RequestRecord:
     tool_calls: tuple[dict[str, Any], ...] = ()
     spec: SpecSteps | None = None
     max_tokens: int | None = None
+    session: str | None = None  # id of its agent session, unique within the window
+    turn: int | None = None  # from 0 within the session
+    phase: str | None = None  # what the agent does in this turn
+
+
+class ArrivalKind(StrEnum):
+    CLOSED = "closed"  # `concurrency` in flight
+    OPEN = "open"  # at a rate, whatever is in flight
+    TRACE = "trace"  # at the times of a trace
+    SESSIONS = "sessions"  # `concurrency` sessions in flight, turn by turn
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """How a window's requests were meant to arrive. Rates are requests per second."""
+
+    kind: ArrivalKind
+    rate: float | None = None  # offered, the mean over the window
+    burstiness: float | None = None
+    ramp_from: float | None = None
+    source: str = ""  # of a trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +202,7 @@ class WindowRecord:
     load: str
     kind: WindowKind
     class_name: str | None
-    concurrency: int
+    concurrency: int | None  # in flight in a closed loop, sessions in flight; None: open loop
     planned: int  # requests in its list
     started_ns: int
     ended_ns: int | None  # None: cut off
@@ -185,6 +210,7 @@ class WindowRecord:
     after: CounterSample | None = None
     client_lag_max_ns: int | None = None  # longest delay of the client's own event loop
     host_busy: float | None = None  # share of all cores used by processes other than the engine and the client
+    arrival: Arrival | None = None  # None: closed loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +226,8 @@ class Identity:
     draft: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)  # resolved configuration, flat, JSON scalars
     source: str = ""  # where this was read
+    kv_cache_tokens: int | None = None  # room of its KV cache, in requests of the greatest length
+    kv_cache_concurrency: float | None = None  # requests of that length at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,6 +284,11 @@ class Requests:
     spec_source: tuple[str, ...] = ()  # distinct sources seen
     prompt_ids: tuple[str, ...] = ()  # distinct, in order of first use
     prompt_code: np.ndarray | None = None  # int64 into prompt_ids
+    sessions: tuple[str, ...] = ()  # distinct
+    session_code: np.ndarray | None = None  # int64 into sessions, -1: none
+    turn: np.ndarray | None = None  # int64, -1: none
+    phases: tuple[str, ...] = ()  # distinct
+    phase_code: np.ndarray | None = None  # int16 into phases, -1: none
 
     def __len__(self) -> int:
         return len(self.window_id)
@@ -271,6 +304,7 @@ class StudyHeader:
     created_unix_ns: int
     provenance: dict[str, Any]  # specdyno version, python, host, CPU, memory, packages
     sizing: dict[str, int] = field(default_factory=dict)  # load name -> scored requests per mixed window
+    memory: tuple[ArmMemory, ...] = ()  # what each arm was expected to take; none where it was not worked out
 
 
 @dataclass(frozen=True)

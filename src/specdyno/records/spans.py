@@ -10,9 +10,37 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from specdyno.records.schema import ArrivalKind, WindowRecord
+
 Int64s = npt.NDArray[np.int64]
 
 _NEVER = np.iinfo(np.int64).max
+
+
+def scored_span(
+    window: WindowRecord, *, intended_ns: Int64s, sent_ns: Int64s, ended_ns: Int64s, session: Int64s | None = None
+) -> tuple[int, int] | None:
+    """The stretch of a window that is scored, or None if it has none. All arrays have one entry per request.
+
+    Closed loop: full occupancy. Sessions: full occupancy of sessions, each from its first send to its last end, pauses
+    included. Open loop and traces: from the first intended send to the last, while the load was offered.
+    """
+    kind = window.arrival.kind if window.arrival is not None else ArrivalKind.CLOSED
+    if kind is ArrivalKind.CLOSED:
+        return None if window.concurrency is None else full_occupancy(sent_ns, ended_ns, window.concurrency)
+    known = (sent_ns >= 0) & (ended_ns >= sent_ns)
+    if not known.any():
+        return None
+    if kind is not ArrivalKind.SESSIONS:
+        first, last = int(intended_ns[known].min()), int(intended_ns[known].max())
+        return (first, last) if last > first else None
+    if session is None or window.concurrency is None:
+        return None
+    ids, place = np.unique(session[known], return_inverse=True)
+    starts, ends = np.full(len(ids), np.iinfo(np.int64).max), np.zeros(len(ids), np.int64)
+    np.minimum.at(starts, place, sent_ns[known])
+    np.maximum.at(ends, place, ended_ns[known])
+    return full_occupancy(starts, ends, window.concurrency)
 
 
 def full_occupancy(sent_ns: Int64s, ended_ns: Int64s, concurrency: int) -> tuple[int, int] | None:

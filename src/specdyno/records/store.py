@@ -23,6 +23,7 @@ from specdyno.records.connection import connect, connect_new
 from specdyno.records.encoding import SqlValue
 from specdyno.records.faults import explained, readable
 from specdyno.records.schema import (
+    Arrival,
     BootRecord,
     BootStatus,
     CounterSample,
@@ -113,18 +114,20 @@ class Store:
         load: str,
         kind: WindowKind,
         class_name: str | None,
-        concurrency: int,
+        concurrency: int | None,
         planned: int,
         started_ns: int,
+        arrival: Arrival | None = None,
     ) -> int:
         window = {
             "boot_id": boot_id,
             "load": load,
             "kind": kind,
             "class_name": class_name,
-            "concurrency": concurrency,
+            "concurrency": concurrency or 0,
             "planned": planned,
             "started_ns": started_ns,
+            "arrival": arrival,
         }
         return self._insert("window", {name: rows.plain_value(value) for name, value in window.items()})
 

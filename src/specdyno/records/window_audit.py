@@ -24,7 +24,7 @@ from specdyno.records.schema import (
     WindowKind,
     WindowRecord,
 )
-from specdyno.records.spans import full_occupancy
+from specdyno.records.spans import scored_span
 
 CLIENT_LAG_DOUBT_NS, CLIENT_LAG_FORBIDS_NS = 100_000_000, 1_000_000_000
 """Longest stand of the client's loop: beyond the first it is named, beyond the second its stamps are not believed."""
@@ -109,11 +109,19 @@ def _request_findings(window: AuditedWindow, plan: Plan) -> Iterator[Finding]:
     if odd.any():
         detail = f"{int(odd.sum())} token counts contradict the text or the limit"
         yield window.finding(FindingCode.USAGE_ODD, Severity.DOUBT, detail)
-    if (
-        window.scored
-        and full_occupancy(window.column("sent_ns"), window.column("ended_ns"), window.record.concurrency) is None
-    ):
-        detail = f"{window.record.concurrency} requests were never in flight together"
+    span = scored_span(
+        window.record,
+        intended_ns=window.column("intended_ns"),
+        sent_ns=window.column("sent_ns"),
+        ended_ns=window.column("ended_ns"),
+        session=None if window.requests.session_code is None else window.column("session_code"),
+    )
+    if window.scored and span is None:
+        detail = (
+            f"{window.record.concurrency} requests were never in flight together"
+            if window.record.concurrency
+            else "too few requests for a stretch of load"
+        )
         yield window.finding(FindingCode.NO_FULL_OCCUPANCY, Severity.DOUBT, detail)
 
 
@@ -160,6 +168,8 @@ def _step_sum_findings(window: AuditedWindow, delta: CounterDelta, arm: Arm) -> 
         detail = f"{delta.accepted_tokens:.0f} accepted in {delta.drafts:.0f} steps of {k}"
         yield window.finding(FindingCode.IDENTITY_BROKEN, Severity.DOUBT, detail)
     if delta.generation_tokens is None or delta.first_tokens is None or delta.decode_steps is None:
+        return
+    if delta.drafts is not None and delta.accepted_tokens is None:  # SGLang counts steps and no accepted tokens
         return
     emitted = delta.generation_tokens - delta.first_tokens
     expected = delta.decode_steps + (delta.accepted_tokens or 0.0)

@@ -61,7 +61,7 @@ def _analyse(records: StudyRecords, plan: Plan) -> Analysis:
     return Analysis(
         blocks=study.blocks.states,
         arms=tuple(arm.name for arm in plan.arms()),
-        loads=tuple(load.name for load in plan.loads),
+        loads=tuple(load.name for load in plan.measured_loads),
         classes=study.classes,
         curves=study.curves(),
         levels=levels,
@@ -128,7 +128,7 @@ class _Study:
 
     def cells(self, arms: Sequence[Arm]) -> list[Cell]:
         names: tuple[str | None, ...] = (None, *self.classes)
-        return [(arm.name, load.name, name) for arm in arms for load in self.plan.loads for name in names]
+        return [(arm.name, load.name, name) for arm in arms for load in self.plan.measured_loads for name in names]
 
     def curves(self) -> tuple[Curve, ...]:
         candidates = [arm for arm in self.plan.arms() if arm.role is Role.CANDIDATE]
@@ -151,7 +151,7 @@ class _Study:
 
     def _k_counted(self, arm: str) -> list[int]:
         """K by the number of positions that the engine counts; empty where it counts none."""
-        deltas = [delta_of(view) for load in self.plan.loads for view in self.mixed(arm, load.name).values()]
+        deltas = [delta_of(view) for load in self.plan.measured_loads for view in self.mixed(arm, load.name).values()]
         return [delta.draft_tokens_k for delta in deltas if delta is not None and delta.draft_tokens_k is not None]
 
     def levels(self) -> tuple[Level, ...]:
@@ -222,7 +222,7 @@ class _Study:
         return tuple(
             BlockedCounts(arm.name, load.name, block, requests=len(view.rows), failed=int((~view.done).sum()))
             for arm in self.plan.arms()
-            for load in self.plan.loads
+            for load in self.plan.measured_loads
             for block, view in sorted(self.mixed(arm.name, load.name).items())
         )
 
@@ -232,7 +232,7 @@ class _Study:
         return tuple(dict.fromkeys((part.load, part.measure.value) for part in self.plan.objectives))
 
     def steadiness(self) -> list[Finding]:
-        cells = [self.mixed(arm.name, load.name) for arm in self.plan.arms() for load in self.plan.loads]
+        cells = [self.mixed(arm.name, load.name) for arm in self.plan.arms() for load in self.plan.measured_loads]
         return steadiness_findings(view for views in cells for _, view in sorted(views.items()))
 
     def drifts(self, levels: Sequence[Level]) -> tuple[Drift, ...]:

@@ -62,6 +62,8 @@ def _jobs_per_s(view: WindowView) -> float | None:
 
 
 def _time_per_job(view: WindowView) -> float | None:
+    if view.record.concurrency is None:  # open loop: what a job took, queueing included
+        return _e2e(view)
     jobs_per_s = _jobs_per_s(view)
     return _ratio(view.record.concurrency, jobs_per_s) if jobs_per_s else None
 

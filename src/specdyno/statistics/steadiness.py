@@ -31,7 +31,7 @@ def token_rate(view: WindowView) -> np.ndarray | None:
     first, last, tokens = (view.column(name) for name in ("first_text_ns", "last_text_ns", "tokens"))
     known = (first >= 0) & (last > first) & np.isfinite(tokens)
     count = int(known.sum())
-    batches = min(MOST_BATCHES, count // REQUESTS_PER_BATCH, count // view.record.concurrency)
+    batches = min(MOST_BATCHES, count // REQUESTS_PER_BATCH, count // (view.record.concurrency or 1))
     if batches < LEAST_BATCHES:
         return None
     bins = batches * BATCH

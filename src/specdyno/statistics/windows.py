@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from specdyno.records.schema import BootRecord, Outcome, Requests, StudyRecords, WindowKind, WindowRecord
-from specdyno.records.spans import full_occupancy, share_in_span
+from specdyno.records.spans import scored_span, share_in_span
 
 DONE_CODES = tuple(code for code, outcome in enumerate(Outcome) if outcome.done)
 
@@ -75,7 +75,15 @@ def _view(records: StudyRecords, boot: BootRecord, *, window: WindowRecord, rows
     requests = records.requests
     sent, ended = requests.sent_ns[rows], requests.ended_ns[rows]
     known = (sent >= 0) & (ended >= sent)
-    span = full_occupancy(sent[known], ended[known], window.concurrency) if known.any() else None
+    span = None
+    if known.any():
+        span = scored_span(
+            window,
+            intended_ns=requests.intended_ns[rows][known],
+            sent_ns=sent[known],
+            ended_ns=ended[known],
+            session=None if requests.session_code is None else requests.session_code[rows][known],
+        )
     share = np.zeros(len(rows))
     if span is not None:
         share = _shares(records, window.id, rows=rows, span=span)

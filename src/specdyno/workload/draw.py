@@ -50,7 +50,7 @@ def warm_up_by_load(plan: Plan) -> dict[str, int]:
 
     Enough to fill the concurrency once and to hold every class.
     """
-    return {load.name: max(load.concurrency, len(plan.workload.classes)) for load in plan.loads}
+    return {load.name: max(load.in_flight, len(plan.workload.classes)) for load in plan.measured_loads}
 
 
 def warm_up_requests(plan: Plan) -> int:
@@ -62,7 +62,7 @@ def needs(plan: Plan, sizing: Mapping[str, int]) -> dict[str, int]:
     """Prompts that one boot takes from each class, by class name; loads absent from `sizing` take none."""
     names = [part.name for part in plan.workload.classes]
     totals = _warm_up_counts(plan)
-    for load in plan.loads:
+    for load in plan.measured_loads:
         counts = counts_by_share(plan, sizing.get(load.name, 0))
         for name in names:
             totals[name] += counts[name]
@@ -102,7 +102,7 @@ def draw(plan: Plan, pools: Pools, block_index: int, sizing: Mapping[str, int]) 
 
     first = deal(_warm_up_counts(plan), "warm-up")
     windows: list[WindowPrompts] = []
-    for load in plan.loads:
+    for load in plan.measured_loads:
         size = sizing.get(load.name, 0)
         if size:
             counts = counts_by_share(plan, size)
@@ -124,12 +124,12 @@ def largest_sizing(plan: Plan, pools: Pools, wanted: Mapping[str, int]) -> Sizin
     Raises:
         PlanError: the warm-up, the exact requests and one request for each other load are already too much.
     """
-    exact = {load.name: load.requests for load in plan.loads if load.requests is not None}
-    asked = {load.name: max(1, wanted[load.name]) for load in plan.loads if load.name not in exact}
+    exact = {load.name: load.requests for load in plan.measured_loads if load.requests is not None}
+    asked = {load.name: max(1, wanted[load.name]) for load in plan.measured_loads if load.name not in exact}
     supply = {name: len(prompts) for name, prompts in _distinct(plan, pools).items()}
 
     def cut(limit: int) -> dict[str, int]:
-        return {load.name: exact.get(load.name) or min(asked[load.name], limit) for load in plan.loads}
+        return {load.name: exact.get(load.name) or min(asked[load.name], limit) for load in plan.measured_loads}
 
     _check_supply(plan, supply, needs(plan, cut(1)))
     low, high = 1, max([1, *asked.values()])
@@ -189,7 +189,7 @@ def _warm_up_counts(plan: Plan) -> dict[str, int]:
 
 def _alone(load: Load, count: int, size: int) -> int:
     """Requests of a window of one class: its part of the mixed list, but enough to fill the concurrency twice."""
-    return max(count, min(2 * load.concurrency, size)) if load.class_windows and size else 0
+    return max(count, min(2 * load.in_flight, size)) if load.class_windows and size else 0
 
 
 def _distinct(plan: Plan, pools: Pools) -> dict[str, Sequence[Prompt]]:

@@ -46,7 +46,7 @@ def load_class(traffic_class: TrafficClass, base_dir: Path) -> ClassPrompts:
     Raises:
         PlanError: no such class or file, not a text file, or no usable row.
     """
-    source = traffic_class.prompts
+    source = traffic_class.source
     if source.startswith(classes.PREFIX):
         data, name = classes.read(source.removeprefix(classes.PREFIX)), source
     else:
