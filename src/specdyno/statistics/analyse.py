@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -25,15 +25,27 @@ from specdyno.statistics.analysis import (
     Drift,
     Level,
     NoiseBudget,
+    PhaseSummary,
 )
 from specdyno.statistics.blocks import Blocks, block_findings, sort_blocks
 from specdyno.statistics.contrasts import LEVEL, a_a_finding, contrast, log_ratios
 from specdyno.statistics.intervals import Estimate, Undefined, clopper_pearson, exponentiated, t_interval
-from specdyno.statistics.measures import CLASS_CUT, CLASS_WINDOW, MEASURES, Measure
+from specdyno.statistics.ladder import ladders
+from specdyno.statistics.measures import (
+    CLASS_CUT,
+    CLASS_WINDOW,
+    LARGEST_RATE,
+    MEASURES,
+    OUTPUT_TOKENS_PER_JOB,
+    THROUGHPUT,
+    Measure,
+)
 from specdyno.statistics.noise import drift, drift_finding, noise_budget
+from specdyno.statistics.phases import summarise_phases
+from specdyno.statistics.service import Carried, largest_rate
 from specdyno.statistics.steadiness import steadiness_findings
 from specdyno.statistics.summaries import summarise
-from specdyno.statistics.windows import WindowView, view_windows
+from specdyno.statistics.windows import WindowView, joined, view_windows
 
 Cell = tuple[str, str, str | None]  # arm, load, class name or None
 
@@ -77,6 +89,8 @@ def _analyse(records: StudyRecords, plan: Plan) -> Analysis:
         outcome_counts=study.outcome_counts(),
         drifts=drifts,
         noise=study.noise(contrasts),
+        ladders=ladders(plan.loads, contrasts),
+        phases=study.phases(),
     )
 
 
@@ -120,7 +134,18 @@ class _Study:
         table: dict[tuple[str, str, WindowKind, str | None], dict[int, WindowView]] = {}
         for view in view_windows(self.records, self.boots):
             record = view.record
+            view = replace(view, level=self.plan.service_level(record.load))  # noqa: PLW2901 - the plan knows it
             table.setdefault((view.boot.arm, record.load, record.kind, record.class_name), {})[view.boot.block] = view
+        return table
+
+    @cached_property
+    def searches(self) -> dict[tuple[str, str], dict[int, list[WindowView]]]:
+        """(arm, load) -> block -> the windows of a search for the largest rate."""
+        table: dict[tuple[str, str], dict[int, list[WindowView]]] = {}
+        for view in view_windows(self.records, self.boots):
+            if view.record.kind is WindowKind.PROBE:
+                known = replace(view, level=self.plan.service_level(view.record.load))
+                table.setdefault((view.boot.arm, view.record.load), {}).setdefault(view.boot.block, []).append(known)
         return table
 
     def mixed(self, arm: str, load: str) -> dict[int, WindowView]:
@@ -161,14 +186,45 @@ class _Study:
             alone = self.views.get((arm, load, WindowKind.CLASS, name), {}) if name is not None else {}
             for measure in MEASURES.values():
                 values = _values(measure, name, mixed=mixed, alone=alone)
+                if name is None and (arm, load) in self.searches:
+                    values = self._of_search(measure, arm, load)
                 if values:
                     levels.append(self._level((arm, load, name), measure, values))
         return tuple(levels)
 
+    def _of_search(self, measure: Measure, arm: str, load: str) -> dict[int, float | None]:
+        """What the windows of a search give by block: the largest rate, and how long the answers were."""
+        if measure.name == LARGEST_RATE:
+            return self._largest_rates(arm, load)
+        if measure.name != OUTPUT_TOKENS_PER_JOB:
+            return {}
+        return {block: measure.of(joined(probes)) for block, probes in self.searches[arm, load].items()}
+
+    def _largest_rates(self, arm: str, load: str) -> dict[int, float | None]:
+        """By block; None where the search of a boot found no edge."""
+        found = {
+            block: largest_rate(probes, self.plan.load(load))
+            for block, probes in self.searches.get((arm, load), {}).items()
+        }
+        return {block: one.rate if isinstance(one, Carried) else None for block, one in found.items()}
+
+    def phases(self) -> tuple[PhaseSummary, ...]:
+        return tuple(
+            summary
+            for arm in self.plan.arms()
+            for load in self.plan.measured_loads
+            if load.sessions is not None
+            for summary in summarise_phases(
+                list(self.mixed(arm.name, load.name).values()), arm=arm.name, load=load.name
+            )
+        )
+
     def _level(self, cell: Cell, measure: Measure, values: dict[int, float | None]) -> Level:
         arm, load, name = cell
         known = tuple((block, v) for block, v in sorted(values.items()) if v is not None and math.isfinite(v))
-        views = self.mixed(arm, load).values()
+        views = [*self.mixed(arm, load).values()]
+        if (arm, load) in self.searches:
+            views = [view for probes in self.searches.get((arm, load), {}).values() for view in probes]
         cut = [view if name is None else view.of_class(name) for view in views]
         # Whether a request failed is known of every one; all else is measured on those that were completed.
         requests = sum(len(v.rows) if measure.name == "failed_share" else int(v.done.sum()) for v in cut)
@@ -207,7 +263,7 @@ class _Study:
         gated = {objective.measure.value for objective in objectives}
         if guards.output_length is not None:
             gated.add("output_tokens_per_job")
-        if guards.tpot is not None and gated & {"jobs_per_s", "output_tokens_per_s"}:
+        if guards.tpot is not None and gated & THROUGHPUT:
             gated.add("tpot")
         return bool(objectives) and measure in gated
 

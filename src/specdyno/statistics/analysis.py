@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from specdyno.records.schema import Finding
-from specdyno.statistics.intervals import Estimate
+from specdyno.statistics.intervals import Estimate, Interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,75 @@ class NoiseBudget:
     boot: float | None  # what is left: restarts of the engine; None where windows explain it all
 
 
+class Trend(StrEnum):
+    """What a ladder shows of one candidate and class."""
+
+    CROSSES = "crosses"  # pays below, loses above
+    PAYS = "pays"  # better at every rung
+    LOSES = "loses"  # worse at every rung
+    MIXED = "mixed"  # falls through 0 and rises again, or only rises: no single crossover
+    UNDECIDED = "undecided"  # not measured, or too few blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Rung:
+    """One concurrency with the candidate's ratio there; above 1 is better."""
+
+    concurrency: int
+    contrast: Contrast
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """One candidate's ratios over concurrency, for one class (None: all traffic). Concurrencies are requests in flight.
+
+    `crossover` is the estimate, `low` and `high` the interval at `LEVEL`; `high` None: not below the last rung, `low`
+    None: perhaps below the first.
+    """
+
+    candidate: str
+    ladder: str
+    class_name: str | None
+    rungs: tuple[Rung, ...]
+    trend: Trend
+    crossover: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def pays_up_to(self) -> int | None:
+        """The largest rung up to which every rung's interval lies above 1; None where not even the first does."""
+        shown = None
+        for rung in self.rungs:
+            ratio = rung.contrast.ratio
+            if not isinstance(ratio, Interval) or ratio.low <= 1:
+                break
+            shown = rung.concurrency
+        return shown
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseSummary:
+    """One arm's turns of one phase (`turn` None) or of one place in the session (`phase` None), over all boots.
+
+    Shares are fractions, times seconds; None: not measured.
+    """
+
+    arm: str
+    load: str
+    phase: str | None
+    turn: int | None  # from 0; LATE stands for all from there on
+    requests: int
+    done: int
+    output_tokens: float | None
+    ttft_s: float | None
+    tpot_s: float | None
+    e2e_s: float | None
+    cached_share: float | None  # prompt tokens that came from the prefix cache / prompt tokens
+    mean_accepted_length: float | None
+    drafted_steps: float | None
+
+
 @dataclass(frozen=True, slots=True)
 class BlockState:
     index: int
@@ -146,3 +216,5 @@ class Analysis:
     outcome_counts: tuple[BlockedCounts, ...] = ()
     drifts: tuple[Drift, ...] = ()
     noise: tuple[NoiseBudget, ...] = ()
+    ladders: tuple[Ladder, ...] = ()
+    phases: tuple[PhaseSummary, ...] = ()

@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from specdyno.statistics.service import goodput
 from specdyno.statistics.windows import WindowView
 
 
@@ -62,10 +63,10 @@ def _jobs_per_s(view: WindowView) -> float | None:
 
 
 def _time_per_job(view: WindowView) -> float | None:
-    if view.record.concurrency is None:  # open loop: what a job took, queueing included
+    if view.record.arrival is not None:  # open loop or sessions: what a job took, queueing included
         return _e2e(view)
     jobs_per_s = _jobs_per_s(view)
-    return _ratio(view.record.concurrency, jobs_per_s) if jobs_per_s else None
+    return _ratio(view.record.concurrency or 0, jobs_per_s) if jobs_per_s else None
 
 
 def _tpot(view: WindowView) -> float | None:
@@ -127,6 +128,35 @@ def _failed_share(view: WindowView) -> float | None:
     return _ratio(float(np.sum(~view.done)), len(view.rows))
 
 
+def _sessions_per_h(view: WindowView) -> float | None:
+    """Sessions none of whose turns failed, by the share of their time that lay inside the span."""
+    codes = view.requests.session_code
+    if codes is None or view.span is None or view.span_s is None:
+        return None
+    held = view.column("session_code") >= 0
+    if not held.any():
+        return None
+    ids, place = np.unique(view.column("session_code")[held], return_inverse=True)
+    whole = np.ones(len(ids), dtype=bool)
+    np.logical_and.at(whole, place, view.done[held])
+    starts, ends = np.full(len(ids), np.iinfo(np.int64).max), np.zeros(len(ids), np.int64)
+    np.minimum.at(starts, place, view.column("sent_ns")[held])
+    np.maximum.at(ends, place, view.column("ended_ns")[held])
+    inside = np.clip(ends, *view.span) - np.clip(starts, *view.span)
+    shares = inside[whole] / np.maximum(1, ends[whole] - starts[whole])
+    return _ratio(float(np.sum(shares)) * 3600.0, view.span_s)
+
+
+LARGEST_RATE = "largest_rate"
+OUTPUT_TOKENS_PER_JOB = "output_tokens_per_job"
+THROUGHPUT = frozenset({"output_tokens_per_s", "jobs_per_s", "goodput", "sessions_per_h"})
+"""Primaries beside which the time per token is guarded: many slow jobs at once may make them look good."""
+
+
+def _of_one_window_alone(_view: WindowView) -> None:
+    """A search takes several windows of a boot: see `service.largest_rate`."""
+
+
 MEASURES: dict[str, Measure] = {
     measure.name: measure
     for measure in (
@@ -142,9 +172,25 @@ MEASURES: dict[str, Measure] = {
         ),
         Measure(
             "time_per_job", "s", -1,
-            "concurrency x span of full occupancy / completed jobs inside it; for one class: sum of times from "
-            "intended send to last byte / completed jobs",
+            "concurrency x span of full occupancy / completed jobs inside it; for one class, in an open loop and in "
+            "sessions: sum of times from intended send to last byte / completed jobs",
             Scope.SPAN, 1, _time_per_job,
+        ),
+        Measure(
+            "goodput", "jobs/s", 1,
+            "completed jobs inside the span that met every limit of the service level / the span",
+            Scope.SPAN, 1, goodput,
+        ),
+        Measure(
+            "sessions_per_h", "sessions/h", 1,
+            "sessions without a failed turn, by the share of their time inside the span of full occupancy / the span",
+            Scope.SPAN, 1, _sessions_per_h,
+        ),
+        Measure(
+            LARGEST_RATE, "jobs/s", 1,
+            "largest offered rate that meets the service level in the stated share of requests; between two rates of "
+            "the search by attainment, on log rate",
+            Scope.REQUESTS, 1, _of_one_window_alone,
         ),
         Measure(
             "tpot", "s", -1,
@@ -167,7 +213,7 @@ MEASURES: dict[str, Measure] = {
             for percent, least in ((95, 200), (99, 1000))
         ),
         Measure(
-            "output_tokens_per_job", "tokens", 0, "output tokens / completed jobs",
+            OUTPUT_TOKENS_PER_JOB, "tokens", 0, "output tokens / completed jobs",
             Scope.REQUESTS, 1, _output_tokens_per_job,
         ),
         Measure(

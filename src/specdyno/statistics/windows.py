@@ -12,6 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
+from specdyno.plan.schema import ServiceLevel
 from specdyno.records.schema import BootRecord, Outcome, Requests, StudyRecords, WindowKind, WindowRecord
 from specdyno.records.spans import scored_span, share_in_span
 
@@ -28,6 +29,7 @@ class WindowView:
     rows: np.ndarray
     span: tuple[int, int] | None
     share: np.ndarray
+    level: ServiceLevel | None = None  # of its load's objective
 
     def column(self, name: str) -> np.ndarray:
         """The window's part of one column of `Requests`."""
@@ -50,8 +52,18 @@ class WindowView:
         """The cut of one class: same window, same span, fewer rows."""
         names = self.requests.class_names
         code = names.index(name) if name in names else -1
-        keep = self.column("class_code") == code
+        return self.where(self.column("class_code") == code)
+
+    def where(self, keep: np.ndarray) -> WindowView:
+        """The rows for which `keep` (bool, shape (N,)) holds: same window, same span."""
         return replace(self, rows=self.rows[keep], share=self.share[keep])
+
+
+def joined(views: Sequence[WindowView]) -> WindowView:
+    """The requests of several windows of one boot as one view; it has no span."""
+    first = views[0]
+    return replace(first, rows=np.concatenate([view.rows for view in views]), span=None,
+                   share=np.concatenate([view.share for view in views]))  # fmt: skip
 
 
 def view_windows(records: StudyRecords, boots: Sequence[BootRecord]) -> tuple[WindowView, ...]:

@@ -1,0 +1,75 @@
+"""Requests that met a service level: goodput, attainment, and the largest rate that a server carries.
+
+What it means to meet a level, and to carry a rate, stands in `records.service`: the search that runs and the estimate
+made of its records judge alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from specdyno.plan.schema import Load
+from specdyno.records.service import attained, met_level, rate_carried
+from specdyno.records.timings import Timings
+from specdyno.statistics.intervals import Undefined
+from specdyno.statistics.windows import WindowView
+
+
+def goodput(view: WindowView) -> float | None:
+    """Requests per second, inside the span, that met the level of the view's load; None where none is stated."""
+    if view.level is None or view.level.empty or view.span_s is None:
+        return None
+    good = met_level(Timings.of_columns(view.requests, view.rows), view.level)
+    return float(np.sum(view.share[good])) / view.span_s
+
+
+def attainment(view: WindowView) -> float | None:
+    """Share of the requests of a window that met the level of its load; None without a level or a request."""
+    if view.level is None or view.level.empty or len(view.rows) == 0:
+        return None
+    return attained(Timings.of_columns(view.requests, view.rows), view.level)
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """The largest rate of one boot, between the largest that met the level and the smallest that did not."""
+
+    rate: float  # requests/s, interpolated on log rate by attainment
+    low: float  # met
+    high: float  # not met
+
+
+def largest_rate(probes: Sequence[WindowView], load: Load) -> Carried | Undefined:
+    """The largest rate of one boot's search that meets the level in `load.attainment` of the requests.
+
+    Undefined where every rate of the search met it, or none: a rate at the edge of the search would flatter whichever
+    arm reaches it, or the other.
+    """
+    points = sorted(point for view in probes if (point := _tried(view, load)) is not None)
+    missed = [(rate, share) for rate, carried, share in points if not carried]
+    held = [(rate, share) for rate, carried, share in points if carried]
+    if not points:
+        return Undefined("no window of the search was measured")
+    if not missed:
+        return Undefined(f"every rate up to {points[-1][0]:g}/s met the service level: raise the upper rate")
+    below = [(rate, share) for rate, share in held if rate < missed[0][0]]
+    if not below:
+        return Undefined(f"no rate from {points[0][0]:g}/s on met the service level: lower the lower rate")
+    (low, high_share), (high, low_share) = below[-1], missed[0]
+    # A rate whose queue grew may still have met the level in most requests: then nothing tells where between.
+    part = (high_share - load.attainment) / (high_share - low_share) if low_share < load.attainment else 0.5
+    return Carried(math.exp(math.log(low) + part * (math.log(high) - math.log(low))), low, high)
+
+
+def _tried(view: WindowView, load: Load) -> tuple[float, bool, float] | None:
+    """The rate of one window, whether it was carried, and the share that met the level; None where not measured."""
+    rate = view.record.arrival.rate if view.record.arrival is not None else None
+    share = attainment(view)
+    if rate is None or share is None or view.level is None:
+        return None
+    carried = rate_carried(Timings.of_columns(view.requests, view.rows), view.level, load.attainment)
+    return None if carried is None else (rate, carried, share)
