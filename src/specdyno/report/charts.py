@@ -8,6 +8,7 @@ a title and a description, every mark a tooltip, and the page puts the same numb
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from html import escape
 
 from specdyno.report import spelling
@@ -16,29 +17,28 @@ from specdyno.report.axes import Axis, draft_axis, linear_ticks, ratio_axis, rat
 from specdyno.report.marks import Mark
 from specdyno.report.precision import PowerPanel
 from specdyno.report.speed import ExplainedRow, SpeedGroup, SpeedRow, ThroughputPanel
+from specdyno.report.svg import (
+    BOTTOM,
+    LEFT,
+    PATHS,
+    RIGHT,
+    TOP,
+    apart,
+    end_labels,
+    frame,
+    line_of,
+    panel_of,
+    placed,
+    strip,
+    swatch,
+    whisker,
+)
+from specdyno.report.traffic import LadderPanel
 from specdyno.statistics.intervals import Interval
 
-STRIP = 30
+__all__ = ["swatch"]
+
 MOST_LINES = 5
-WIDTH, HEIGHT = 340, 236
-LEFT, RIGHT, TOP, BOTTOM = 44, 304, 12, 200
-
-_PATHS = {
-    "circle": "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
-    "square": "M-4.5 -4.5h9v9h-9z",
-    "diamond": "M0 -6L6 0L0 6L-6 0z",
-    "triangle": "M0 -5.8L5.6 4.4H-5.6z",
-    "cross": "M-5 -2.8L-2.8 -5L0 -2.2L2.8 -5L5 -2.8L2.2 0L5 2.8L2.8 5L0 2.2L-2.8 5L-5 2.8L-2.2 0z",
-    "plus": "M-1.8 -5.5h3.6v3.7h3.7v3.6h-3.7v3.7h-3.6v-3.7h-3.7v-3.6h3.7z",
-    "star": "M0 -6.2L1.8 -2L6.2 -1.8L2.8 1L4 5.4L0 2.9L-4 5.4L-2.8 1L-6.2 -1.8L-1.8 -2z",
-    "bar": "M-1.6 -6h3.2v12h-3.2z",
-}
-
-
-def swatch(mark: Mark) -> str:
-    """The mark of an arm, for legends and tables."""
-    path = f'<path class="mark" d="{_PATHS[mark.shape]}"/>'
-    return f'<svg class="swatch m{mark.style}" viewBox="-8 -8 16 16" aria-hidden="true">{path}</svg>'
 
 
 def forest_axis(groups: tuple[SpeedGroup, ...]) -> Axis:
@@ -58,7 +58,7 @@ def strip_axis(axis: Axis, *, minimum_gain: float | None = None) -> str:
     note = "1\u00d7 is the baseline"
     if minimum_gain is not None:
         note += f"; the dashed line is the minimum gain, {spelling.exact_share(minimum_gain)}"
-    return _strip("".join(parts), f"Speed-up, logarithmic. {note}.", height=22)
+    return strip("".join(parts), f"Speed-up, logarithmic. {note}.", height=22)
 
 
 def forest_strip(row: SpeedRow, axis: Axis, *, minimum_gain: float | None) -> str:
@@ -67,8 +67,8 @@ def forest_strip(row: SpeedRow, axis: Axis, *, minimum_gain: float | None) -> st
     says = f"{row.mark.arm}: {row.change}"
     if isinstance(row.ratio, Interval):
         says += f", {row.level} {row.interval}, {row.units}"
-        body += _whisker(row.ratio, axis) + _placed(axis.at(row.ratio.estimate), row.mark)
-    return _strip(f'<g class="m{row.mark.style}">{body}</g>', says)
+        body += whisker(row.ratio, axis) + placed(axis.at(row.ratio.estimate), row.mark)
+    return strip(f'<g class="m{row.mark.style}">{body}</g>', says)
 
 
 def explained_axis(rows: tuple[ExplainedRow, ...]) -> Axis:
@@ -83,34 +83,34 @@ def explained_strip(row: ExplainedRow, axis: Axis) -> str:
         first, second = (axis.at(part.estimate) for part in both)
         body += f'<line class="way" x1="{first}%" x2="{second}%" y1="15" y2="15"/>'
     if isinstance(row.tokens_per_step, Interval):
-        body += _placed(axis.at(row.tokens_per_step.estimate), row.mark, kind="mark open")
+        body += placed(axis.at(row.tokens_per_step.estimate), row.mark, kind="mark open")
     if isinstance(row.speed_up, Interval):
-        body += _placed(axis.at(row.speed_up.estimate), row.mark)
+        body += placed(axis.at(row.speed_up.estimate), row.mark)
     says = f"{row.mark.arm}: tokens per step {row.tokens_text}; speed-up {row.speed_text}"
-    return _strip(f'<g class="m{row.mark.style}">{body}</g>', says)
+    return strip(f'<g class="m{row.mark.style}">{body}</g>', says)
 
 
 def curve_panel(panel: CurvePanel, *, longest: int) -> str:
     """Joint acceptance over position, one line per arm, whiskers for intervals. `longest` is the page's largest K."""
     across = draft_axis(longest, first=1, start=LEFT, end=RIGHT)
     up = Axis(0.0, 1.0, BOTTOM, TOP, (0.0, 0.25, 0.5, 0.75, 1.0))
-    body = _frame(across, up, [spelling.exact_share(tick) for tick in up.ticks], "position in the draft")
+    body = frame(across, up, [spelling.exact_share(tick) for tick in up.ticks], "position in the draft")
     ends = []
     drawn = longest_of_each_method(panel.lines)
-    apart = _apart(across, len(drawn))
+    step = apart(across, len(drawn))
     for index, line in enumerate(drawn):
-        dodge = apart * (index - (len(drawn) - 1) / 2)
+        dodge = step * (index - (len(drawn) - 1) / 2)
         points = [
             (across.at(place) + dodge, value, spelling.with_interval(value, spelling.share))
             for place, value in enumerate(line.joint, start=1)
             if isinstance(value, Interval)
         ]
-        body += _line(points, up, line.mark, "position")
+        body += line_of(points, up, line.mark, "position")
         if points:
             ends.append((points[-1][0], up.at(points[-1][1].estimate), line.mark))
-    body += _end_labels(ends)
+    body += end_labels(ends)
     says = f"Lines: {', '.join(line.mark.arm for line in drawn)}. The table below has every number."
-    return _panel(body, f"Joint acceptance by position: {panel.title}, load {panel.load}", says)
+    return panel_of(body, f"Joint acceptance by position: {panel.title}, load {panel.load}", says)
 
 
 def longest_of_each_method(lines: tuple[CurveLine, ...]) -> tuple[CurveLine, ...]:
@@ -125,12 +125,6 @@ def longest_of_each_method(lines: tuple[CurveLine, ...]) -> tuple[CurveLine, ...
     return tuple(longest.values())
 
 
-def _apart(across: Axis, lines: int) -> float:
-    """Points of several lines at one place stand side by side, within a third of the way to the next place."""
-    step = across.at(2) - across.at(1)
-    return min(4.0, step / 3 / max(1, lines - 1))
-
-
 def throughput_panel(panel: ThroughputPanel) -> str:
     """A rate over draft length; the band is the baseline with its interval."""
     values = [panel.baseline, *(value for line in panel.series for _, value in line)]
@@ -139,13 +133,13 @@ def throughput_panel(panel: ThroughputPanel) -> str:
     longest = max((mark.draft_tokens or 0 for line in panel.series for mark, _ in line), default=1)
     across = draft_axis(longest, first=0, start=LEFT, end=RIGHT)
     up = value_axis(values, start=BOTTOM, end=TOP)
-    body = _frame(across, up, [f"{tick:g}" for tick in up.ticks], "draft tokens, K (0: baseline)")
+    body = frame(across, up, [f"{tick:g}" for tick in up.ticks], "draft tokens, K (0: baseline)")
     if isinstance(panel.baseline, Interval):
         body += _band(panel.baseline, up, across.at(0))
     ends = []
-    apart = _apart(across, len(panel.series))
+    step = apart(across, len(panel.series))
     for index, line in enumerate(panel.series):
-        dodge = apart * (index - (len(panel.series) - 1) / 2)
+        dodge = step * (index - (len(panel.series) - 1) / 2)
         points = [
             (
                 across.at(mark.draft_tokens or 0) + dodge,
@@ -156,11 +150,44 @@ def throughput_panel(panel: ThroughputPanel) -> str:
             if isinstance(value, Interval)
         ]
         if points:
-            body += _line(points, up, line[0][0], "")
+            body += line_of(points, up, line[0][0], "")
             ends.append((points[-1][0], up.at(points[-1][1].estimate), line[-1][0]))
-    body += _end_labels(ends)
+    body += end_labels(ends)
     says = "; ".join(f"{arm} {text}" for arm, text in panel.rows)
-    return _panel(body, f"{panel.measure} over draft length, load {panel.load}", says)
+    return panel_of(body, f"{panel.measure} over draft length, load {panel.load}", says)
+
+
+def ladder_panel(panel: LadderPanel) -> str:
+    """Speed-up over concurrency, both logarithmic, one line per candidate; 1x is the baseline."""
+    rungs = sorted({n for line in panel.lines for n, _ in line.points})
+    ratios = [ratio for line in panel.lines for _, ratio in line.points]
+    if not any(isinstance(ratio, Interval) for ratio in ratios):
+        return ""
+    room = (rungs[-1] / rungs[0]) ** 0.06
+    across = Axis(rungs[0] / room, rungs[-1] * room, LEFT, RIGHT, tuple(float(n) for n in rungs), ratio=True)
+    percent = ratio_axis(ratios)
+    up = replace(percent, start=BOTTOM, end=TOP)
+    body = frame(across, up, [f"{tick:g}{spelling.TIMES}" for tick in up.ticks], "requests in flight")
+    body += f'<line class="one" x1="{LEFT}" x2="{RIGHT}" y1="{up.at(1.0)}" y2="{up.at(1.0)}"/>'
+    ends = []
+    step = min(4.0, 12.0 / max(1, len(panel.lines)))
+    for index, line in enumerate(panel.lines):
+        dodge = step * (index - (len(panel.lines) - 1) / 2)
+        points = [
+            (
+                across.at(n) + dodge,
+                ratio,
+                f"{line.mark.arm}, {n} in flight: {spelling.with_interval(ratio, spelling.plain)}",
+            )
+            for n, ratio in line.points
+            if isinstance(ratio, Interval)
+        ]
+        body += line_of(points, up, line.mark, "")
+        if points:
+            ends.append((points[-1][0], up.at(points[-1][1].estimate), line.mark))
+    body += end_labels(ends)
+    says = f"Lines: {', '.join(line.mark.arm for line in panel.lines)}. The table below has every crossing."
+    return panel_of(body, f"Speed-up over concurrency: {panel.title}, ladder {panel.ladder}", says)
 
 
 def power_panel(panel: PowerPanel) -> str:
@@ -169,7 +196,7 @@ def power_panel(panel: PowerPanel) -> str:
     ticks = linear_ticks(gains[0], gains[-1])
     across = Axis(gains[0], gains[-1], LEFT + 4, RIGHT, ticks)
     up = Axis(0.0, 1.0, BOTTOM, TOP, (0.0, 0.25, 0.5, 0.75, 1.0))
-    body = _frame(across, up, [spelling.exact_share(tick) for tick in up.ticks], "true gain", per_cent=True)
+    body = frame(across, up, [spelling.exact_share(tick) for tick in up.ticks], "true gain", per_cent=True)
     body += f'<line class="minimum" x1="{LEFT}" x2="{RIGHT}" y1="{up.at(0.8)}" y2="{up.at(0.8)}"/>'
     path = " ".join(f"{across.at(point.true_gain)},{up.at(point.promote)}" for point in panel.points)
     body += f'<polyline class="line" points="{path}"/>'
@@ -177,7 +204,7 @@ def power_panel(panel: PowerPanel) -> str:
         says = f"true gain {gain}: promoted in {chance}, {blocks} blocks on average"
         x, y = across.at(point.true_gain), up.at(point.promote)
         body += f'<g><title>{escape(says)}</title><circle class="mark" cx="{x}" cy="{y}" r="3.5"/></g>'
-    return _panel(f'<g class="m0">{body}</g>', f"Chance of a promote over the true gain: {panel.title}", panel.says)
+    return panel_of(f'<g class="m0">{body}</g>', f"Chance of a promote over the true gain: {panel.title}", panel.says)
 
 
 def sweep_panel(
@@ -192,7 +219,7 @@ def sweep_panel(
     across = draft_axis(longest, first=0, start=LEFT, end=RIGHT)
     low, high = min(span[0], 1.0) * 0.95, max(span[1], 1.0) * 1.03
     up = Axis(low, high, BOTTOM, TOP, ratio_ticks(low, high), ratio=True)
-    body = _frame(across, up, [f"{tick:g}{spelling.TIMES}" for tick in up.ticks], "draft tokens, K")
+    body = frame(across, up, [f"{tick:g}{spelling.TIMES}" for tick in up.ticks], "draft tokens, K")
     body += f'<line class="one" x1="{LEFT}" x2="{RIGHT}" y1="{up.at(1.0)}" y2="{up.at(1.0)}"/>'
     for mark, points in lines:
         places = [(across.at(k), up.at(value)) for k, value, _ in points]
@@ -201,14 +228,10 @@ def sweep_panel(
         for (x, y), (k, value, trained) in zip(places, points, strict=True):
             tip = f"{mark.arm}, K {k}: {value:g}{spelling.TIMES}{'' if trained else ', beyond its training'}"
             kind = "mark" if trained else "mark open"
-            shape = f'<path class="{kind}" transform="translate({x:g} {y}) scale(0.8)" d="{_PATHS[mark.shape]}"/>'
+            shape = f'<path class="{kind}" transform="translate({x:g} {y}) scale(0.8)" d="{PATHS[mark.shape]}"/>'
             parts.append(f"<g><title>{escape(tip)}</title>{shape}</g>")
         body += f'<g class="m{mark.style}">{"".join(parts)}</g>'
-    return _panel(body, title, says)
-
-
-def _strip(body: str, says: str, *, height: int = STRIP) -> str:
-    return f'<svg class="strip" role="img" width="100%" height="{height}"><title>{escape(says)}</title>{body}</svg>'
+    return panel_of(body, title, says)
 
 
 def _guides(axis: Axis, minimum_gain: float | None) -> str:
@@ -225,63 +248,6 @@ def _guides(axis: Axis, minimum_gain: float | None) -> str:
     return "".join(parts)
 
 
-def _whisker(value: Interval, axis: Axis) -> str:
-    low, high, middle = axis.at(value.low), axis.at(value.high), STRIP / 2
-    parts = [f'<line class="whisker" x1="{low}%" x2="{high}%" y1="{middle:g}" y2="{middle:g}"/>']
-    for inside, place, arrow in (
-        (axis.holds(value.low), low, "M6 -4L0 0L6 4"),
-        (axis.holds(value.high), high, "M-6 -4L0 0L-6 4"),
-    ):
-        path = "M0 -4V4" if inside else arrow
-        parts.append(f'<svg x="{place}%" y="{middle:g}" overflow="visible"><path class="cap" d="{path}"/></svg>')
-    return "".join(parts)
-
-
-def _placed(place: float, mark: Mark, *, kind: str = "mark") -> str:
-    path = _PATHS[mark.shape]
-    return f'<svg x="{place}%" y="{STRIP // 2}" overflow="visible"><path class="{kind}" d="{path}"/></svg>'
-
-
-def _panel(body: str, title: str, says: str) -> str:
-    return (
-        f'<svg class="panel" role="img" viewBox="0 0 {WIDTH} {HEIGHT}"><title>{escape(title)}</title>'
-        f"<desc>{escape(says)}</desc>{body}</svg>"
-    )
-
-
-def _frame(across: Axis, up: Axis, labels: list[str], caption: str, *, per_cent: bool = False) -> str:
-    parts = []
-    for tick, label in zip(up.ticks, labels, strict=True):
-        y = up.at(tick)
-        parts.append(f'<line class="grid" x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}"/>')
-        parts.append(f'<text x="{LEFT - 6}" y="{y + 4:g}" text-anchor="end">{escape(label)}</text>')
-    for tick in across.ticks:
-        x = across.at(tick)
-        parts.append(f'<text x="{x}" y="{BOTTOM + 16}" text-anchor="middle">{_tick(tick, per_cent)}</text>')
-    parts.append(f'<line class="axis" x1="{LEFT}" x2="{RIGHT}" y1="{BOTTOM}" y2="{BOTTOM}"/>')
-    middle = (LEFT + RIGHT) / 2
-    parts.append(f'<text class="caption" x="{middle:g}" y="{HEIGHT - 4}" text-anchor="middle">{escape(caption)}</text>')
-    return "".join(parts)
-
-
-def _tick(value: float, per_cent: bool) -> str:  # noqa: FBT001 - one of two spellings
-    return escape(spelling.exact_share(value)) if per_cent else f"{value:g}"
-
-
-def _line(points: list[tuple[float, Interval, str]], up: Axis, mark: Mark, unit: str) -> str:
-    path = " ".join(f"{x:g},{up.at(value.estimate)}" for x, value, _ in points)
-    parts = [f'<polyline class="line" points="{path}"/>']
-    for place, (x, value, text) in enumerate(points, start=1):
-        says = f"{mark.arm}, {unit} {place}: {text}" if unit else text
-        low, high, y = up.at(value.low), up.at(value.high), up.at(value.estimate)
-        parts.append(
-            f"<g><title>{escape(says)}</title>"
-            f'<line class="whisker" x1="{x:g}" x2="{x:g}" y1="{low}" y2="{high}"/>'
-            f'<path class="mark" transform="translate({x:g} {y}) scale(0.8)" d="{_PATHS[mark.shape]}"/></g>'
-        )
-    return f'<g class="m{mark.style}">{"".join(parts)}</g>'
-
-
 def _band(value: Interval, up: Axis, x: float) -> str:
     top, bottom, y = up.at(value.high), up.at(value.low), up.at(value.estimate)
     says = f"baseline: {spelling.with_interval(value, spelling.plain)}"
@@ -290,19 +256,6 @@ def _band(value: Interval, up: Axis, x: float) -> str:
         f'<rect class="band" x="{LEFT}" width="{RIGHT - LEFT}" y="{top}" height="{max(1.0, bottom - top):g}"/>'
         f'<line class="one" x1="{LEFT}" x2="{RIGHT}" y1="{y}" y2="{y}"/>'
         f'<g class="m0"><line class="whisker" x1="{x}" x2="{x}" y1="{top}" y2="{bottom}"/>'
-        f'<path class="mark" transform="translate({x} {y}) scale(0.8)" d="{_PATHS["bar"]}"/></g>'
+        f'<path class="mark" transform="translate({x} {y}) scale(0.8)" d="{PATHS["bar"]}"/></g>'
         f'<text class="caption base" x="{LEFT + 2}" y="{top - 4:g}">baseline</text></g>'
     )
-
-
-def _end_labels(ends: list[tuple[float, float, Mark]], *, gap: float = 11.0) -> str:
-    """The draft length beside the last point of each line; labels that would overlap are moved apart."""
-    parts: list[str] = []
-    taken: list[tuple[float, float]] = []
-    for x, y, mark in sorted(ends, key=lambda end: end[1]):
-        while any(abs(x - other_x) < 28 and y - other_y < gap for other_x, other_y in taken):
-            y += 1  # noqa: PLW2901 - moved down until it is free
-        taken.append((x, y))
-        label = mark.arm.removeprefix(f"{mark.method}-")
-        parts.append(f'<text class="end m{mark.style}" x="{x + 4:g}" y="{y - 7:g}">{escape(label)}</text>')
-    return "".join(parts)

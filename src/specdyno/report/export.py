@@ -17,7 +17,7 @@ import orjson
 
 from specdyno.errors import PlanError, Problem
 from specdyno.records.schema import StudyRecords
-from specdyno.report import atomic, rows, serve, untrusted
+from specdyno.report import atomic, memory, rows, serve, untrusted
 from specdyno.statistics.analysis import Analysis
 from specdyno.verdict.schema import Verdict, to_json
 
@@ -56,7 +56,8 @@ def export(
 def report_json(records: StudyRecords, analysis: Analysis, verdict: Verdict) -> str:
     """The verdict, everything it rests on and the `vllm bench serve` keys per arm and load."""
     head = {"version": REPORT_VERSION, "plan_sha256": records.header.plan_sha256}
-    return _json({**head, **_tree(verdict, analysis), "serve": serve.entries(records.header, analysis)})
+    tail = {"serve": serve.entries(records.header, analysis), "memory": memory.as_tree(records)}
+    return _json({**head, **_tree(verdict, analysis), **tail})
 
 
 def verdict_json(verdict: Verdict, analysis: Analysis) -> str:

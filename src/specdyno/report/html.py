@@ -41,6 +41,7 @@ def render(view: View) -> str:
         cost_axis=Markup(charts.strip_axis(cost_axis)),  # noqa: S704
         curve=lambda panel: Markup(charts.curve_panel(panel, longest=longest)),  # noqa: S704
         throughput=lambda panel: Markup(charts.throughput_panel(panel)),  # noqa: S704
+        ladder=lambda panel: Markup(charts.ladder_panel(panel)),  # noqa: S704
         power=lambda panel: Markup(charts.power_panel(panel)),  # noqa: S704
         explored=_by_load(view.speed_explores),
         curves=[(load, list(group)) for load, group in groupby(view.curves, key=lambda panel: panel.load)],

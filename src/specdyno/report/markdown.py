@@ -5,7 +5,7 @@ Every text is escaped for Markdown and HTML, whoever wrote it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from specdyno.report.speed import SpeedGroup
 from specdyno.report.tables import Cell, Table
@@ -27,17 +27,20 @@ def render(view: View) -> str:
         for group in view.speed_explores:
             lines += _speed(group)
     lines += _explained(view)
+    lines += _sections(
+        {"Over concurrency: where speculation stops paying": (view.crossovers,), "Agent sessions": view.phases}
+    )
     lines += _precision(view)
     lines += ["## Findings", "", *(_findings(view.findings) or ["None.", ""])]
-    for heading, tables in (
-        ("Settings that differ", (view.settings,)),
-        ("Every figure", view.figures),
-        ("Where this was measured", (view.boots, *view.provenance)),
-        ("Plan in force", (view.plan,)),
-    ):
-        lines += [f"## {heading}", ""]
-        for table in tables:
-            lines += _table(table, heading=len(tables) > 1)
+    lines += _sections(
+        {
+            "Settings that differ": (view.settings,),
+            "Every figure": view.figures,
+            "Where this was measured": (view.memory, view.boots, *view.provenance),
+            "Plan in force": (view.plan,),
+        },
+        even_empty=True,
+    )
     fence = "`" * 4
     lines += [
         "To measure the same again:",
@@ -51,6 +54,15 @@ def render(view: View) -> str:
     ]
     lines += [f"- **{markdown(word)}**: {markdown(meaning)}" for word, meaning in view.words]
     return "\n".join(lines) + "\n"
+
+
+def _sections(sections: Mapping[str, tuple[Table, ...]], *, even_empty: bool = False) -> Iterator[str]:
+    """Tables under their headings; a section without a row is left out unless it says something by being empty."""
+    for heading, tables in sections.items():
+        if even_empty or any(table.rows for table in tables):
+            yield from (f"## {heading}", "")
+            for table in tables:
+                yield from _table(table, heading=len(tables) > 1)
 
 
 def rows(columns: Iterable[str], cells: Iterable[Iterable[str]]) -> list[str]:

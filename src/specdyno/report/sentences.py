@@ -98,7 +98,7 @@ FINDINGS: dict[FindingCode, Advice] = {
     ),
     FindingCode.CLIENT_AT_CEILING: Advice(
         "The measuring client itself was too busy to keep time.",
-        "Give it a free core or another host, or lower the concurrency.",
+        "Give it a free core or another host, or lower the concurrency or the rate.",
     ),
     FindingCode.CLOCK_WENT_BACK: Advice(
         "The host's clock moved backwards.",
@@ -147,6 +147,22 @@ FINDINGS: dict[FindingCode, Advice] = {
     FindingCode.ORDER_DRIFT: Advice(
         "Boots later in a block run at another speed than earlier ones.",
         "Look for heat or a filling cache; order is balanced over blocks, so this widens the intervals only.",
+    ),
+    FindingCode.ENGINE_NOT_RUN_HERE: Advice(
+        "specdyno's adapter for this engine follows its documentation and was never run against the engine itself.",
+        "Compare the flags of the boots and the acceptance of a few answers with the engine's own log.",
+    ),
+    FindingCode.MEMORY_DIFFERS: Advice(
+        "The engine's KV cache holds more than 5 % more, or fewer, tokens than its files and settings let expect.",
+        "Look for other users of the device and for settings that change the cache; with less room, requests wait.",
+    ),
+    FindingCode.SATURATED: Advice(
+        "Requests came faster than the engine finished them: the number in flight grew over the window.",
+        "Times then depend on how long the window is. Offer a lower rate, or judge by goodput or the largest rate.",
+    ),
+    FindingCode.HISTORY_SUPPLIED: Advice(
+        "Recorded tool calls or answers stand in a session's history where the engine gave none of use.",
+        "Later turns see them in place of the engine's own. Many of them: the target does not fit these sessions.",
     ),
 }
 
@@ -205,6 +221,9 @@ MEASURES: dict[str, str] = {
     "time_per_job": "time per job",
     "jobs_per_s": "jobs per second",
     "output_tokens_per_s": "output tokens per second",
+    "goodput": "goodput, jobs per second within the service level",
+    "sessions_per_h": "sessions per hour",
+    "largest_rate": "largest rate within the service level",
     "output_tokens_per_job": "output tokens per job",
     "tpot": "time per output token",
     "ttft": "time to first token",

@@ -25,6 +25,7 @@ def render(view: View, *, page: str = "") -> RenderableType:
     parts: list[RenderableType] = [Text(view.summary, style="bold"), Text(view.blocks_text, style="dim"), Text()]
     parts += [_objective(part) for part in view.objectives]
     parts += [_by_class(load, view) for load in dict.fromkeys(group.load for group in view.speed_explores)]
+    parts += [Text(line) for line in view.crossing_says]
     parts += [Text(f"{panel.title}: {panel.says}", style="dim") for panel in view.power]
     if view.power:
         parts.append(Text())

@@ -11,7 +11,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdyno.records.schema import Finding, Severity, StudyRecords
-from specdyno.report import acceptance, headlines, precision, provenance, sentences, speed, spelling, tables
+from specdyno.report import (
+    acceptance,
+    headlines,
+    memory,
+    precision,
+    provenance,
+    sentences,
+    speed,
+    spelling,
+    tables,
+    traffic,
+)
 from specdyno.report.marks import Mark, mark_of, marks_of
 from specdyno.report.untrusted import sanitise
 from specdyno.statistics.analysis import Analysis
@@ -81,6 +92,10 @@ class View:
     curves: tuple[acceptance.CurvePanel, ...]
     throughput: tuple[speed.ThroughputPanel, ...]
     explained: tuple[speed.ExplainedRow, ...]
+    ladders: tuple[traffic.LadderPanel, ...]
+    crossovers: tables.Table
+    crossing_says: tuple[str, ...]
+    phases: tuple[tables.Table, ...]
     power: tuple[precision.PowerPanel, ...]
     precision: tuple[tables.Table, ...]
     figures: tuple[tables.Table, ...]
@@ -88,6 +103,7 @@ class View:
     settings: tables.Table
     blocks: tuple[BlockView, ...]
     boots: tables.Table
+    memory: tables.Table
     provenance: tuple[tables.Table, ...]
     plan: tables.Table
     command: str
@@ -110,6 +126,10 @@ def build(records: StudyRecords, analysis: Analysis, verdict: Verdict) -> View:
         curves=tuple(acceptance.curve_panels(analysis, known)),
         throughput=tuple(speed.throughput(analysis, verdict, known)),
         explained=tuple(speed.explained(analysis, verdict, known)),
+        ladders=tuple(traffic.ladder_panels(analysis, known)),
+        crossovers=traffic.crossovers(analysis),
+        crossing_says=traffic.crossing_sentences(analysis),
+        phases=traffic.phases(analysis),
         power=precision.power_panels(verdict),
         precision=precision.tables(analysis, verdict),
         figures=tables.figures(analysis),
@@ -117,6 +137,7 @@ def build(records: StudyRecords, analysis: Analysis, verdict: Verdict) -> View:
         settings=tables.settings(analysis),
         blocks=tuple(_blocks(analysis, known)),
         boots=provenance.boots(records),
+        memory=memory.of_study(records),
         provenance=provenance.origins(records, verdict.fingerprint),
         plan=provenance.plan(records.header),
         command=provenance.command(records.header),
