@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import uvloop
 import yaml
@@ -25,6 +26,7 @@ from specdyno.engine.reading import detect
 from specdyno.engine.reading.schema import Reading
 from specdyno.errors import EngineError, PlanError, Problem, RecordError, SpecdynoError
 from specdyno.load import runner
+from specdyno.load.agenda import Stock, window_plans
 from specdyno.load.boot import Rig
 from specdyno.load.probe import Probe
 from specdyno.load.probe import measure as measure_running
@@ -36,6 +38,7 @@ from specdyno.plan.schema import Plan
 from specdyno.preflight import gate, host
 from specdyno.preflight.checkpoints.read import read as read_checkpoint
 from specdyno.preflight.memory import assess
+from specdyno.preflight.origins import origins
 from specdyno.preflight.pair import rules
 from specdyno.preflight.pair.check import check_pairs
 from specdyno.preflight.schema import Check
@@ -53,7 +56,9 @@ from specdyno.verdict.decide import pursued
 from specdyno.verdict.schema import Decision, Verdict
 from specdyno.verdict.settings import Recommendation, recommendations
 from specdyno.workload import draw
+from specdyno.workload.sessions import ClassSessions, load_session_pools
 from specdyno.workload.sources import ClassPrompts, load_pools
+from specdyno.workload.traces import load_traces
 
 DATABASE = "study.sqlite"
 
@@ -82,25 +87,25 @@ def run(
     """Measure a plan into `study` and judge it. PlanError, EngineError and RecordError leave what was measured."""
     watcher = watcher or Silent()
     plan, text = read_plan(plan_path)
-    prompts = load_pools(plan, plan_path.absolute().parent)
-    for name, pool in prompts.items():
-        if pool.skipped:
-            watcher.note(f"class {name}: {len(pool.skipped)} rows cannot be used, first: line {pool.skipped[0][0]}, "
-                         f"{pool.skipped[0][1]}")  # fmt: skip
-    _enough_prompts(plan, prompts)
+    stock = _stock(plan, plan_path.absolute().parent)
+    for note in _stock_notes(stock):
+        watcher.note(note)
     adapter = server.adapter(plan.engine, plan.target)
     person.require_terminal(plan.engine)
     ready = _able_to_start(plan, study, adapter)
     for remark in ready.remarks:
         watcher.note(remark)
-    header = replace(_header(plan, text, prompts), memory=ready.memory)
+    header = _header(plan, text, stock)
+    header = replace(header, memory=ready.memory, provenance=header.provenance | ready.origins)
     with _opened(study, header, resume=resume) as store:
         budget = budget_s if budget_s is not None else plan.budget.time
         standing = _standing(store)
         campaign = runner.Campaign(
             rig=Rig(plan, adapter, store, watcher),
             folder=study,
-            pools=prompts,
+            pools=dict(stock.pools),
+            sessions=dict(stock.sessions),
+            traces=dict(stock.traces),
             settled=lambda: not standing(),
             pursued=standing,
             deadline_ns=time.monotonic_ns() + int(budget * 1e9) if budget else None,
@@ -139,18 +144,23 @@ class Deployment:
 
     recommendation: Recommendation
     flags: tuple[str, ...] | None
+    limited_flags: tuple[str, ...] | None = None  # with speculation up to the recommendation's load range only
 
 
 def settings(study: Path) -> tuple[Deployment, ...]:
     """The flags to deploy for each objective, written for the study's engine; no server needed."""
-    records, _, verdict = read_study(study)
+    records, analysis, verdict = read_study(study)
     plan = plan_of(records)
     made = server.adapter(plan.engine, plan.target)
     arms = {arm.name: arm for arm in plan.arms()}
-    return tuple(
-        Deployment(one, made.deployment(arms[one.arm]) if one.arm is not None else None)
-        for one in recommendations(verdict, plan)
-    )
+
+    def deployment(one: Recommendation) -> Deployment:
+        if one.arm is None:
+            return Deployment(one, None)
+        limited = made.deployment_up_to(arms[one.arm], one.up_to) if one.up_to is not None else None
+        return Deployment(one, made.deployment(arms[one.arm]), limited)
+
+    return tuple(deployment(one) for one in recommendations(verdict, analysis, plan))
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +172,8 @@ class Checked:
     estimate: duration.Estimate
     gain: duration.VisibleGain
     prompts: dict[str, ClassPrompts]
-    needed: dict[str, int]  # prompts of each class that one boot takes at the planned sizes
+    sessions: dict[str, ClassSessions]
+    needed: dict[str, int]  # prompts or sessions of each class that one boot takes at the planned sizes
     remarks: tuple[str, ...]
     checks: tuple[Check, ...]  # of target, draft, draft length and memory, before the first boot
     memory: tuple[ArmMemory, ...]  # what each arm will take; none for a simulated engine
@@ -171,18 +182,17 @@ class Checked:
 def check(plan_path: Path) -> Checked:
     """Everything that can be known before the first boot; raises what `run` would raise before it."""
     plan, _ = read_plan(plan_path)
-    prompts = load_pools(plan, plan_path.absolute().parent)
-    _enough_prompts(plan, prompts)
+    stock = _stock(plan, plan_path.absolute().parent)
     ready = _able_to_start(plan, plan_path.absolute().parent, server.adapter(plan.engine, plan.target))
-    stated = {load.name: load.requests for load in plan.measured_loads if load.requests}
     return Checked(
         plan=plan,
         blocks=schedule(plan),
         estimate=duration.estimate(plan),
         gain=duration.smallest_visible_gain(plan),
-        prompts=prompts,
-        needed=draw.needs(plan, stated),
-        remarks=ready.remarks,
+        prompts=dict(stock.pools),
+        sessions=dict(stock.sessions),
+        needed=draw.needs(plan, stock.exact),
+        remarks=(*ready.remarks, *_stock_notes(stock)),
         checks=ready.checks,
         memory=ready.memory,
     )
@@ -204,7 +214,7 @@ def measure(probe: Probe, *, out: Path | None = None, watcher: Watcher | None = 
 
         def opened(plan: Plan) -> Store:
             text = yaml.safe_dump(plan.model_dump(mode="json"), sort_keys=False)
-            return Store.create(path, _header(plan, text, {}))
+            return Store.create(path, _header(plan, text, Stock(plan, {})))
 
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
             loop.run(measure_running(probe, opened=opened, watcher=watcher or Silent()))
@@ -268,7 +278,7 @@ def _opened(study: Path, header: StudyHeader, *, resume: bool) -> Iterator[Store
             yield store
 
 
-def _header(plan: Plan, text: str, prompts: dict[str, ClassPrompts]) -> StudyHeader:
+def _header(plan: Plan, text: str, stock: Stock) -> StudyHeader:
     in_force = plan.model_dump(mode="json")
     return StudyHeader(
         plan=in_force,
@@ -277,13 +287,18 @@ def _header(plan: Plan, text: str, prompts: dict[str, ClassPrompts]) -> StudyHea
         created_unix_ns=time.time_ns(),
         provenance={
             **provenance.collect(),
-            "prompts_sha256": {name: _pool_sha(pool) for name, pool in prompts.items()},
+            "prompts_sha256": _stock_sha256(stock),
         },
     )
 
 
-def _pool_sha(pool: ClassPrompts) -> str:
-    return hashlib.sha256("\n".join(prompt.sha256 for prompt in pool.prompts).encode()).hexdigest()
+def _stock_sha256(stock: Stock) -> dict[str, str]:
+    """What identifies everything that may be sent, by class, and the times of every trace, by load."""
+    prompts = {name: "\n".join(prompt.sha256 for prompt in pool.prompts) for name, pool in stock.pools.items()}
+    sessions = {name: repr(pool.sessions) for name, pool in stock.sessions.items()}
+    times = {f"times of {name}": repr(trace.times_s) for name, trace in stock.traces.items()}
+    held = prompts | sessions | times
+    return {name: hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest() for name, text in held.items()}
 
 
 def _same_study(stored: StudyHeader, given: StudyHeader, study: Path) -> None:
@@ -297,8 +312,8 @@ def _same_study(stored: StudyHeader, given: StudyHeader, study: Path) -> None:
     before, now = (header.provenance.get("prompts_sha256") for header in (stored, given))
     if before != now:
         raise RecordError(
-            f"{study}: the prompts of a class have changed since this study began. "
-            "Put the old prompt files back, or measure into another --out."
+            f"{study}: the prompts of a class, or a trace, have changed since this study began. "
+            "Put the old files back, or measure into another --out."
         )
 
 
@@ -332,10 +347,34 @@ def _judged(study: Path, records: StudyRecords) -> Judged:
     )
 
 
-def _enough_prompts(plan: Plan, prompts: dict[str, ClassPrompts]) -> None:
-    """Loads that state their number of requests must find that many prompts; raises PlanError otherwise."""
-    stated = {load.name: load.requests for load in plan.measured_loads if load.requests}
-    draw.draw(plan, prompts, 0, stated)
+def _stock(plan: Plan, folder: Path) -> Stock:
+    """What the plan may send, read from its files.
+
+    PlanError where a file cannot be used, or holds too little for one boot of the sizes that are known before it.
+    """
+    stock = Stock(
+        plan, load_pools(plan, folder), sessions=load_session_pools(plan, folder), traces=load_traces(plan, folder)
+    )
+    for load in plan.measured_loads:
+        if load.trace is not None and stock.exact[load.name] < 2:
+            seen = f"its window of {load.window:g} s holds {stock.exact[load.name]} arrivals of the trace"
+            raise PlanError([Problem(f"loads.{load.name}", seen, "Use a longer window, or scale it with `rate`")])
+    try:
+        window_plans(stock, 0, stock.exact)
+    except ValueError as error:
+        raise PlanError([Problem("loads", str(error), "Remove `rate` from this trace, or use another")]) from error
+    return stock
+
+
+def _stock_notes(stock: Stock) -> list[str]:
+    skipped = {name: pool.skipped for name, pool in stock.pools.items()}
+    skipped |= {name: pool.skipped for name, pool in stock.sessions.items()}
+    notes = [
+        f"class {name}: {len(rows)} rows cannot be used, first: line {rows[0][0]}, {rows[0][1]}"
+        for name, rows in skipped.items()
+        if rows
+    ]
+    return [*notes, *(f"load {name}: {trace}" for name, trace in stock.traces.items())]
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +384,7 @@ class _Ready:
     remarks: tuple[str, ...]
     checks: tuple[Check, ...]
     memory: tuple[ArmMemory, ...]  # what each arm will take
+    origins: dict[str, Any]  # devices, and what identifies each checkpoint
 
 
 def _able_to_start(plan: Plan, study: Path, adapter: Adapter) -> _Ready:
@@ -361,7 +401,7 @@ def _able_to_start(plan: Plan, study: Path, adapter: Adapter) -> _Ready:
     tls.context(plan.engine.ca_file)
     if adapter.read_from is not None:
         remarks.append(f"The adapter for {adapter.name} was never run against it: it follows {adapter.read_from}.")
-    return _Ready(tuple(remarks), checks, memory.arms)
+    return _Ready(tuple(remarks), checks, memory.arms, origins(plan, read=read))
 
 
 def _all_or_every_problem(*steps: Callable[[], list[str]]) -> list[str]:

@@ -126,6 +126,8 @@ def deployments_json(found: Sequence[Deployment]) -> str:
             "classes": list(one.recommendation.classes),
             "without_speculation": list(one.recommendation.others),
             "flags": None if one.flags is None else list(one.flags),
+            "up_to_in_flight": one.recommendation.up_to,
+            "limited_flags": None if one.limited_flags is None else list(one.limited_flags),
         }
         for one in found
     ]
@@ -143,6 +145,13 @@ def _deployment(one: Deployment) -> list[RenderableType]:
         shown = f"{ratio.estimate:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
         parts.append(_line(f"{told.arm}: {told.primary.measure.replace('_', ' ')}, {shown} times as good"))
     parts.append(Text(f"  {shlex.join(one.flags)}", no_wrap=True, overflow="ignore"))
+    if told.up_to is not None:
+        parts.append(_line(f"Shown to pay up to {told.up_to} requests in flight; above that it is not."))
+        if one.limited_flags is not None:
+            parts.append(_line("To draft up to there only:"))
+            parts.append(Text(f"  {shlex.join(one.limited_flags)}", no_wrap=True, overflow="ignore"))
+        else:
+            parts.append(_line("This engine cannot switch by load: cap its concurrency there, or run two replicas."))
     if told.others:
         parts.append(_line(f"Only for: {', '.join(told.classes)}. Without speculation: {', '.join(told.others)}."))
         parts.append(_line("Run one replica with and one without it, and route each class to its own."))
@@ -258,12 +267,11 @@ def _half(ratio: float | None) -> str:
 
 
 def _prompt_rows(found: Checked) -> list[tuple[str, ...]]:
-    unsized = any(load.requests is None for load in found.plan.measured_loads)
+    unsized = any(load.requests is None and (load.closed or load.sessions) for load in found.plan.measured_loads)
     more = f" + windows sized after the first warm-up ({sum(warm_up_by_load(found.plan).values())})" if unsized else ""
-    return [
-        (name, str(len(pool.prompts)), str(len(pool.skipped)), str(pool.duplicates), f"{found.needed[name]}{more}")
-        for name, pool in found.prompts.items()
-    ]
+    held = {name: (len(pool.prompts), len(pool.skipped), pool.duplicates) for name, pool in found.prompts.items()}
+    held |= {name: (len(pool.sessions), len(pool.skipped), pool.duplicates) for name, pool in found.sessions.items()}
+    return [(name, *map(str, counts), f"{found.needed[name]}{more}") for name, counts in held.items()]
 
 
 def _keys(found: Checked) -> list[tuple[str, str, bool]]:

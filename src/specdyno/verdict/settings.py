@@ -5,9 +5,10 @@ Names arms only; how an arm is written for its engine is the adapter's knowledge
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from specdyno.plan.schema import Plan
+from specdyno.statistics.analysis import Analysis
 from specdyno.verdict.schema import CandidateVerdict, Decision, Gate, ObjectiveVerdict, Verdict
 
 
@@ -22,12 +23,25 @@ class Recommendation:
     classes: tuple[str, ...]  # traffic that the promote holds for; all of the plan's classes where it is not scoped
     others: tuple[str, ...]  # classes that stay without speculation
     primary: Gate | None  # the measure that the promote rests on
+    up_to: int | None = None  # requests in flight up to which a ladder shows that it pays; None: not limited
 
 
-def recommendations(verdict: Verdict, plan: Plan) -> tuple[Recommendation, ...]:
+def recommendations(verdict: Verdict, analysis: Analysis, plan: Plan) -> tuple[Recommendation, ...]:
     """One per objective, in the plan's order."""
     names = tuple(part.name for part in plan.workload.classes)
-    return tuple(_recommendation(objective, names) for objective in verdict.objectives)
+    found = (_recommendation(objective, names) for objective in verdict.objectives)
+    return tuple(replace(one, up_to=_limit(one, analysis)) for one in found)
+
+
+def _limit(one: Recommendation, analysis: Analysis) -> int | None:
+    """Where a ladder of the plan shows that the recommended arm pays below some rung and not at all of them."""
+    shown = [ladder for ladder in analysis.ladders if ladder.candidate == one.arm and ladder.class_name is None]
+    limits = [
+        ladder.pays_up_to
+        for ladder in shown
+        if ladder.pays_up_to is not None and ladder.pays_up_to < ladder.rungs[-1].concurrency
+    ]
+    return min(limits, default=None)
 
 
 def _recommendation(objective: ObjectiveVerdict, names: tuple[str, ...]) -> Recommendation:
