@@ -19,7 +19,7 @@ MAY_IMPORT = {
     "__main__": {"cli"},
     "cli": {"display", "screens", "flow", "report", "load", "records", "plan", "verdict", "demo", "published"},
     "display": {"flow", "report", "records", "plan"},
-    "screens": {"published", "flow", "engine", "report", "statistics", "records", "workload", "plan"},
+    "screens": {"published", "flow", "engine", "preflight", "report", "statistics", "records", "workload", "plan"},
     "flow": {
         "report", "verdict", "quality", "statistics", "load", "engine", "preflight", "records", "workload", "plan",
     },

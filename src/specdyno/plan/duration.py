@@ -146,6 +146,10 @@ def likely_gain(plan: Plan, objective: Objective, spread: float = ASSUMED_SPREAD
 
 
 def _planned_s(load: Load) -> float:
+    if load.rates is not None:
+        return load.window * load.steps
+    if load.requests is not None and load.rate is not None:
+        return load.requests / ((load.rate + (load.ramp_from or load.rate)) / 2.0)
     # The windows of single classes share out the prompts of the mixed one: together they last about as long.
     return load.window * (2.0 if load.class_windows else 1.0)
 

@@ -18,6 +18,7 @@ def with_absolute_paths(plan: Plan, base: Path) -> Plan:
         update={
             "target": plan.target.model_copy(update={"model": absolute(plan.target.model)}),
             "engine": _engine(plan.engine, base),
+            "loads": tuple(load.model_copy(update={"trace": absolute(load.trace)}) for load in plan.loads),
             "candidates": tuple(part.model_copy(update={"draft": absolute(part.draft)}) for part in plan.candidates),
         }
     )

@@ -17,15 +17,21 @@ from specdyno.plan.schema import EngineKind, Plan
 
 _NEEDED_BYTES = 200 * 1024 * 1024
 _BUSY_SHARE = 0.5
+# What these call a model need be no file of this host.
+_PATHS_ELSEWHERE = (EngineKind.SIMULATED, EngineKind.EXTERNAL)
 _SECRET_NAME = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 
 
-def check(plan: Plan, *, study: Path, argv0: str) -> list[str]:
-    """Raise for what makes the plan impossible here; return what is merely worth knowing, one sentence each."""
+def check(plan: Plan, *, study: Path, argv0: str | None) -> list[str]:
+    """Raise for what makes the plan impossible here; return what is merely worth knowing, one sentence each.
+
+    `argv0` is the program that starts the engine; None where none of this host's does.
+    """
     problems = [*_local_paths(plan), *_credentials(plan)]
     if problems:
         raise PlanError(problems)
-    _startable(argv0)
+    if argv0 is not None:
+        _startable(argv0)
     _space(study)
     return _remarks()
 
@@ -37,7 +43,7 @@ def _local_paths(plan: Plan) -> list[Problem]:
     problems = []
     for place, value in named:
         path = Path(value)
-        if plan.engine.kind is EngineKind.SIMULATED:
+        if plan.engine.kind in _PATHS_ELSEWHERE:
             continue
         looks_local = path.is_absolute() or value.startswith((".", "~")) or value.endswith(".gguf")
         if looks_local and not path.expanduser().exists():

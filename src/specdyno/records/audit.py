@@ -39,7 +39,7 @@ FORCED_KEYS = ("ignore_eos", "min_tokens", "min_new_tokens", "min_length")
 SYNTHETIC_KEYS = ("synthetic_acceptance_*", "spec_synth_*", "sglang_simulate_acc*")
 
 # What an engine calls the same thing.
-_SAME_METHOD = {
+SAME_METHOD = {
     Method.GEMMA4_MTP: {"mtp"},
     Method.PARD: {"draft_model"},
     Method.NGRAM: {"ngram_gpu", "ngram-simple", "ngram_simple", "ngram-mod", "ngram-map-k"},
@@ -166,7 +166,7 @@ def _identity_findings(boot: BootRecord, arm: Arm, windows: Iterable[AuditedWind
         yield Finding(FindingCode.COUNTERS_UNREADABLE, Severity.FORBIDS, place, detail, arm.name)
     yield from _length_in_force(boot, arm, mine)
     method = identity.method if identity is not None else None
-    if method is not None and arm.method is not None and method not in {arm.method, *_SAME_METHOD.get(arm.method, ())}:
+    if method is not None and arm.method is not None and method not in {arm.method, *SAME_METHOD.get(arm.method, ())}:
         detail = f"asked for {arm.method}, the engine resolved {method}"
         yield Finding(FindingCode.METHOD_NOT_AS_ASKED, Severity.FORBIDS, place, detail, arm.name)
 
@@ -200,17 +200,21 @@ def _drafted_tokens(windows: Iterable[AuditedWindow]) -> float | None:
 
 
 def _prompt_findings(windows: Iterable[AuditedWindow]) -> Iterator[Finding]:
-    """Every arm of a block must have seen the same prompts in the same order."""
-    lists: dict[tuple[int, str, str | None], tuple[str, list[int]]] = {}
+    """Every arm of a block must have seen the same prompts in the same places of its lists.
+
+    A list may be shorter than another: a window was cut off, a search asked a lower rate, a session failed.
+    """
+    lists: dict[tuple[int, str, str | None, int], tuple[str, dict[int, int]]] = {}
+    seen: Counter[tuple[int, str, str | None]] = Counter()
     for window in windows:
         if window.requests.prompt_code is None:
             continue
-        order = np.argsort(window.column("index"), kind="stable")
-        prompts = window.column("prompt_code")[order].tolist()
-        key = (window.boot.block, window.record.load, window.record.class_name)
+        place = (window.boot.id, window.record.load, window.record.class_name)
+        key = (window.boot.block, window.record.load, window.record.class_name, seen[place])  # steps of a search
+        seen[place] += 1
+        prompts = dict(zip(window.column("index").tolist(), window.column("prompt_code").tolist(), strict=True))
         first = lists.setdefault(key, (window.boot.arm, prompts))
-        both = min(len(first[1]), len(prompts))
-        if first[1][:both] != prompts[:both]:
+        if any(first[1][index] != prompts[index] for index in first[1].keys() & prompts.keys()):
             detail = f"other prompts, or another order, than {first[0]}"
             yield window.finding(FindingCode.PROMPTS_DIFFER, Severity.FORBIDS, detail)
 

@@ -30,6 +30,7 @@ _STAMPS = (
     "longest_gap_ns",
     "chunks",
     "turn",
+    "supplied",
 )
 _NUMBERS = ("completion_tokens", "prompt_tokens", "cached_tokens", "spec_steps", "spec_drafted", "spec_accepted")
 _NAMES = ("class_name", "prompt_id", "session", "phase", "spec_source", "outcome", "spec_counts")
@@ -132,7 +133,7 @@ def read_columns(connection: sqlite3.Connection) -> Requests:
         sources.update(dict.fromkeys(source for source in spec_sources if source is not None))
         outcomes[rows] = [outcome_codes[name] for name in outcome_names]
         reached[rows], at_risk[rows] = read_counts(blobs, positions)
-    window_id, index, intended, sent, first_text, last_text, ended, longest_gap, chunks, turn = stamps
+    window_id, index, intended, sent, first_text, last_text, ended, longest_gap, chunks, turn, supplied = stamps
     tokens, prompt_tokens, cached_tokens, spec_steps, spec_drafted, spec_accepted = numbers
     return Requests(
         window_id=window_id,
@@ -163,6 +164,7 @@ def read_columns(connection: sqlite3.Connection) -> Requests:
         turn=turn,
         phases=tuple(read_text(phase) for phase in phase_codes),
         phase_code=phases,
+        supplied=supplied,
     )
 
 

@@ -7,6 +7,7 @@ History
     1   first shape: study, boot, window, request, answer, counter_sample, finding
     2   how a window's requests arrive (concurrency 0: open loop), the session, turn and phase of a request
     3   memory that each arm was expected to take
+    4   recorded parts in the history of a session's turn
 """
 
 from __future__ import annotations
@@ -146,7 +147,9 @@ _ARRIVALS_AND_SESSIONS = (
 
 _MEMORY = ("ALTER TABLE study ADD COLUMN memory TEXT NOT NULL DEFAULT '[]'",)
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _ARRIVALS_AND_SESSIONS, _MEMORY)
+_SUPPLIED = ("ALTER TABLE request ADD COLUMN supplied INTEGER",)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _ARRIVALS_AND_SESSIONS, _MEMORY, _SUPPLIED)
 
 
 def version_of(connection: sqlite3.Connection) -> int:

@@ -94,6 +94,7 @@ def request_row(window_id: int, record: RequestRecord) -> dict[str, SqlValue]:
         "session": None if record.session is None else write_text(record.session),
         "turn": write_integer(record.turn),
         "phase": None if record.phase is None else write_text(record.phase),
+        "supplied": write_integer(record.supplied),
     }
 
 
@@ -137,6 +138,7 @@ def request_of(row: Row) -> RequestRecord:
         session=None if row["session"] is None else read_text(row["session"]),
         turn=read_integer(row["turn"]),
         phase=None if row["phase"] is None else read_text(row["phase"]),
+        supplied=read_integer(row["supplied"]),
         **{name: read_integer(row[name]) for name in _TOKEN_FIELDS},
     )
 

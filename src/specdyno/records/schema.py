@@ -15,7 +15,7 @@ import numpy as np
 
 from specdyno.records.memory import ArmMemory
 
-SCHEMA_VERSION = 3
+SCHEMA_VERSION = 4
 
 
 class Outcome(StrEnum):
@@ -46,6 +46,7 @@ class WindowKind(StrEnum):
     WARM_UP = "warm_up"  # unscored
     MIXED = "mixed"  # all classes by share: the verdict on the whole traffic
     CLASS = "class"  # one class alone: explains
+    PROBE = "probe"  # all classes by share, at one rate of a search for the largest; several in a boot
 
 
 class Severity(StrEnum):
@@ -91,6 +92,8 @@ class FindingCode(StrEnum):
     ORDER_DRIFT = "order_drift"
     ENGINE_NOT_RUN_HERE = "engine_not_run_here"
     MEMORY_DIFFERS = "memory_differs"
+    SATURATED = "saturated"
+    HISTORY_SUPPLIED = "history_supplied"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,7 @@ class RequestRecord:
     session: str | None = None  # id of its agent session, unique within the window
     turn: int | None = None  # from 0 within the session
     phase: str | None = None  # what the agent does in this turn
+    supplied: int | None = None  # recorded messages and calls in its history that stand in for the engine's own
 
 
 class ArrivalKind(StrEnum):
@@ -289,6 +293,7 @@ class Requests:
     turn: np.ndarray | None = None  # int64, -1: none
     phases: tuple[str, ...] = ()  # distinct
     phase_code: np.ndarray | None = None  # int16 into phases, -1: none
+    supplied: np.ndarray | None = None  # int64, -1: not a turn with a history of the engine's own answers
 
     def __len__(self) -> int:
         return len(self.window_id)

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from specdyno.plan.schema import Arm, Plan, Role
+from specdyno.records.arrival_audit import arrival_doubts
 from specdyno.records.deltas import CounterDelta, difference
 from specdyno.records.schema import (
     BootRecord,
@@ -61,7 +62,7 @@ class AuditedWindow:
 
     @property
     def scored(self) -> bool:
-        return self.record.kind is WindowKind.MIXED
+        return self.record.kind in (WindowKind.MIXED, WindowKind.PROBE)
 
     def finding(self, code: FindingCode, severity: Severity, detail: str) -> Finding:
         return Finding(code, severity, f"block {self.boot.block + 1}", detail, self.boot.arm, self.record.load)
@@ -72,6 +73,8 @@ def window_findings(window: AuditedWindow, arm: Arm, plan: Plan) -> Iterator[Fin
     yield from _request_findings(window, plan)
     yield from _counter_findings(window, arm, plan)
     yield from _step_identities(window)
+    for code, severity, detail in arrival_doubts(window.record, window.requests, window.rows):
+        yield window.finding(code, severity, detail)
     lag = window.record.client_lag_max_ns
     if lag is not None and lag > CLIENT_LAG_DOUBT_NS:
         severity = Severity.FORBIDS if lag > CLIENT_LAG_FORBIDS_NS else Severity.DOUBT
