@@ -72,7 +72,7 @@ BAD: dict[str, tuple[str, Callable[[SmallPair], object], str, str, str]] = {
     ),
     "a path whose name stands for another method": (
         "draft_model", lambda one: setattr(one.draft, "folder", "eagle3-like"), "candidates[0].draft",
-        'holds "eagle3"', "Rename or copy the folder",
+        'holds "eagle3"', "Rename, copy or link the folder",
     ),
     "a missing map of the draft's vocabulary": (
         "eagle3", _without_map, "candidates[0].draft", "no tensor d2t", "Ask the draft's author",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from specdyno.plan.schema import Engine, Plan
@@ -12,7 +13,8 @@ def with_absolute_paths(plan: Plan, base: Path) -> Plan:
 
     def absolute(value: str | None) -> str | None:
         path = base / Path(value).expanduser() if value else None
-        return str(path.resolve()) if path is not None and path.exists() else value
+        # A link stays a link: engines read meaning into the words of a path.
+        return os.path.abspath(path) if path is not None and path.exists() else value  # noqa: PTH100
 
     return plan.model_copy(
         update={

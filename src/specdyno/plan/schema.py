@@ -6,7 +6,6 @@ in seconds, shares and margins as fractions; `"20m"`, `"5%"` and `"0.5pp"` are s
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Annotated, Self
 
 from pydantic import Field, model_validator
@@ -183,7 +182,7 @@ class Plan(Part):
         """Baseline first, then every candidate at every draft length, then the A/A arm if asked for."""
         return arms_of(self)
 
-    @cached_property
+    @property
     def measured_loads(self) -> tuple[Load, ...]:
         """The loads that get windows: every rung of a ladder is one."""
         return tuple(rung for load in self.loads for rung in load.rungs())
