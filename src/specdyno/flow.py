@@ -19,6 +19,7 @@ from typing import Any
 
 import uvloop
 import yaml
+from pydantic import ValidationError
 
 from specdyno.engine import person, server, tls
 from specdyno.engine.base import Adapter
@@ -303,7 +304,7 @@ def _stock_sha256(stock: Stock) -> dict[str, str]:
 
 def _same_study(stored: StudyHeader, given: StudyHeader, study: Path) -> None:
     """A study is gone on with by its own plan and prompts only: otherwise its blocks would not compare."""
-    if stored.plan_sha256 != given.plan_sha256:
+    if _as_read_now(stored) != given.plan_sha256:
         changed = sorted(key for key in {*stored.plan, *given.plan} if stored.plan.get(key) != given.plan.get(key))
         raise RecordError(
             f"{study}: this study was made from another plan (it differs in: {', '.join(changed)}). "
@@ -315,6 +316,15 @@ def _same_study(stored: StudyHeader, given: StudyHeader, study: Path) -> None:
             f"{study}: the prompts of a class, or a trace, have changed since this study began. "
             "Put the old files back, or measure into another --out."
         )
+
+
+def _as_read_now(stored: StudyHeader) -> str:
+    """The hash of a study's plan as this version reads it: keys that are new since then have their defaults."""
+    try:
+        in_force = Plan.model_validate(stored.plan).model_dump(mode="json")
+    except ValidationError:
+        return stored.plan_sha256
+    return provenance.plan_sha256(in_force)
 
 
 # ---- judging ---------------------------------------------------------------------------------------------------

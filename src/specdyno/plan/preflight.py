@@ -16,6 +16,6 @@ class Preflight(Part):
     )
     device_memory: Amount | None = Field(
         default=None,
-        description="Memory of one device that the engine may use; null: asked of the devices of this host.",
+        description="Memory of one device, all of it; null: asked of the devices of this host.",
         examples=["24 GiB"],
     )

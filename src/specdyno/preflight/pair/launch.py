@@ -60,7 +60,7 @@ def path_words(pair: Pair) -> Judged | None:
         if word in name.lower():
             return failed(
                 f'"{name}" holds "{word}", from which vLLM would make the method {derived}',
-                f'Rename, copy or link the folder so that its whole path is without "{word}" (a hub id: download it first)',
+                f'Rename, copy or link the folder so that its path is without "{word}" (a hub id: download it first)',
             )
     return passed("no such word")
 
