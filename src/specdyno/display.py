@@ -60,8 +60,9 @@ class Progress:
         self._plain(f"· {arm}: ready after {seconds:.1f} s")
 
     def window(self, load: str, kind: WindowKind, class_name: str | None, planned: int) -> None:
-        words = {WindowKind.WARM_UP: "warming up", WindowKind.MIXED: "measuring", WindowKind.CLASS: "measuring"}
-        self._phase = f"{words[kind]} {load}" + (f", {class_name} alone" if class_name else "")
+        self._phase = f"{'warming up' if kind is WindowKind.WARM_UP else 'measuring'} {load}" + (
+            f", {class_name} alone" if class_name else ""
+        )
         self._rows, self._planned = 0, planned
         whose = f"{self._arm}: " if self._arm else ""
         self._plain(f"· {whose}{self._phase}, {planned} requests{self._left_words()}")

@@ -55,6 +55,10 @@ class EngineError(SpecdynoError):
         super().__init__(message)
 
 
+class BlockedEngineError(EngineError):
+    """Something must be done by hand before any engine is started again: no further boot is tried."""
+
+
 class RecordError(SpecdynoError):
     """The files must be looked at: foreign, locked, full disk, newer schema, another plan."""
 

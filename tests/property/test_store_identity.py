@@ -78,6 +78,7 @@ records = any_of(
     session=st.none() | texts,
     turn=st.none() | st.integers(0, 2**31),
     phase=st.none() | texts,
+    supplied=st.none() | st.integers(0, 2**31),
 )
 
 
@@ -101,6 +102,7 @@ def test_write_then_read_is_identity(written):
         for names, codes, field in (("sessions", "session_code", "session"), ("phases", "phase_code", "phase")):
             known = [*getattr(columns, names), None]  # -1 is the last
             assert [known[code] for code in getattr(columns, codes)] == [getattr(r, field) for r in expected]
+        assert columns.supplied.tolist() == [-1 if r.supplied is None else r.supplied for r in expected]
         assert columns.chunks.tolist() == [len(record.chunk_ns) for record in expected]
 
 

@@ -17,9 +17,13 @@ HEAVY = {"torch", "transformers", "vllm", "plotly", "pandas"}
 # stage -> stages that it may import, itself aside. `errors` and the package's version are everyone's.
 MAY_IMPORT = {
     "__main__": {"cli"},
-    "cli": {"display", "screens", "flow", "report", "load", "records", "plan", "verdict", "demo", "published"},
+    "cli": {
+        "workload_screens", "display", "screens", "flow", "report", "load", "records", "workload", "plan", "verdict",
+        "demo", "published",
+    },
     "display": {"flow", "report", "records", "plan"},
     "screens": {"published", "flow", "engine", "preflight", "report", "statistics", "records", "workload", "plan"},
+    "workload_screens": {"report", "workload"},
     "flow": {
         "report", "verdict", "quality", "statistics", "load", "engine", "preflight", "records", "workload", "plan",
     },

@@ -5,10 +5,10 @@ from __future__ import annotations
 import signal
 import sys
 
-from specdyno.cli import plans, readings, studies
+from specdyno.cli import plans, readings, studies, workload
 from specdyno.cli.app import app
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "workload"]
 
 # As a user meets them, and as `--help` lists them.
 app.registered_commands = [

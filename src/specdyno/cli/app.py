@@ -36,11 +36,11 @@ PlanFile = Annotated[Path, typer.Argument(metavar="PLAN", help="The plan, a YAML
 StudyFolder = Annotated[Path, typer.Argument(metavar="STUDY", help="A study's folder, as `run --out` wrote it.")]
 
 
-def verb(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A command whose expected failures end with one clear message and the right exit code."""
+def guarded(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Expected failures end with one clear message and the right exit code."""
 
     @functools.wraps(function)
-    def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+    def guard(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
         try:
             return function(*args, **kwargs)
         except SpecdynoError as error:
@@ -52,8 +52,14 @@ def verb(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]
         except BrokenPipeError:
             raise typer.Exit(0) from None
 
-    app.command()(guarded)
-    return guarded
+    return guard
+
+
+def verb(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A guarded function as a command of the application."""
+    command = guarded(function)
+    app.command()(command)
+    return command
 
 
 def _explain(error: SpecdynoError) -> None:

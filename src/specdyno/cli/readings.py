@@ -24,6 +24,9 @@ def measure(
     max_tokens: Annotated[int, typer.Option(min=1, help="Limit of output tokens per request.")] = 128,
     temperature: Annotated[float, typer.Option(min=0, max=2, help="Sampling temperature.")] = 0.0,
     api_key_env: Annotated[str | None, typer.Option(help="Variable that holds the server's API key.")] = None,
+    ca_file: Annotated[
+        Path | None, typer.Option("--ca-file", help="PEM file of the certificate authority to trust for https.")
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Which prompts are drawn, and their order.")] = 1,
     out_dir: Annotated[Path | None, typer.Option("--out", help="Keep the records in this folder.")] = None,
 ) -> None:
@@ -41,6 +44,7 @@ def measure(
         max_tokens=max_tokens,
         temperature=temperature,
         api_key_env=api_key_env,
+        ca_file=str(ca_file.expanduser().absolute()) if ca_file is not None else None,
         seed=seed,
     )
     with Progress(out) as progress:

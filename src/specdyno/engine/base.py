@@ -6,12 +6,16 @@ An adapter knows flags, readiness, identity and the place of the counters of one
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
+from specdyno.engine.credentials import EXPORT_IT, PUBLIC, SECRET_FLAGS, exposed
+from specdyno.engine.refusal import Refusal, refused
 from specdyno.errors import PlanError, Problem
 from specdyno.plan.schema import BASELINE, Arm, Engine, Role, Target
 from specdyno.records.schema import Identity
@@ -22,6 +26,25 @@ HOST = "127.0.0.1"
 _UNWANTED_ENV = ("OPENBLAS_CORETYPE", "OPENBLAS_L2_SIZE")
 
 
+CONFIG_FILE = "{config file}"
+_TLS_FLAGS = ("ssl-certfile", "ssl-cert-file")  # the engine then speaks TLS
+
+
+@dataclass(frozen=True, slots=True)
+class Outside:
+    """How an engine that this process does not run is ended and found ready; commands are whole."""
+
+    stop: tuple[str, ...] = ()
+    ready: tuple[str, ...] = ()
+    stop_timeout_s: float = 60.0
+    human: bool = False
+    told: str = ""  # what a person is asked to start
+
+    def order(self) -> str:
+        """What the keeper must know, as JSON."""
+        return json.dumps({"stop": list(self.stop), "timeout_s": self.stop_timeout_s})
+
+
 @dataclass(frozen=True, slots=True)
 class Launch:
     """One start of one arm: the exact command and the variables added to this process's environment."""
@@ -29,10 +52,26 @@ class Launch:
     argv: tuple[str, ...]
     port: int
     env: dict[str, str] = field(default_factory=dict, repr=False)  # may hold the API key
+    address: str = ""  # where it answers; empty: on this host, without TLS
+    config: str = ""  # text of a file to write before the start; CONFIG_FILE in `argv` stands for its path
+    outside: Outside | None = None  # set where others than this process run the engine
 
     @property
     def base_url(self) -> str:
-        return f"http://{HOST}:{self.port}"
+        return self.address or f"http://{HOST}:{self.port}"
+
+    @property
+    def stop_limit_s(self) -> float:
+        """How long the plan's own stop command may take."""
+        return self.outside.stop_timeout_s if self.outside is not None else 0.0
+
+    def written(self, path: Path) -> Launch:
+        """The same start with its configuration file at `path`, if it has one."""
+        if not self.config:
+            return self
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self.config, encoding="utf-8")
+        return replace(self, argv=tuple(part.replace(CONFIG_FILE, str(path)) for part in self.argv), config="")
 
     def environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if name not in _UNWANTED_ENV}
@@ -71,8 +110,10 @@ class Adapter(ABC):
     """Flags that specdyno sets itself and that a plan's `engine.args` must not hold."""
     measuring_flags: frozenset[str] = frozenset()
     """Flags of a candidate that serve the measurement only."""
-    key_variable: str
-    """Environment variable from which this product takes the API key it shall require."""
+    key_variable: str | None = None
+    """Environment variable from which this product takes the API key it shall require; None: it reads none."""
+    read_from: str | None = None
+    """What the adapter was written from, where it was never run against the engine."""
 
     def __init__(self, engine: Engine, target: Target) -> None:
         self.engine = engine
@@ -93,8 +134,19 @@ class Adapter(ABC):
     def launch(self, arm: Arm, port: int, *, boot_seed: int = 0) -> Launch:
         argv = [*self.command(), *self.flags(arm, port, boot_seed=boot_seed), *user_flags(self.engine.args)]
         key = api_key(self.engine)
-        required = {self.key_variable: key} if key else {}  # never on the command line, which every user may read
-        return Launch(tuple(argv), port, {**self.default_env(), **self.engine.env, **required})
+        # Never on the command line, which every user may read.
+        required = {self.key_variable: key} if key and self.key_variable else {}
+        secure = any(name.replace("_", "-") in _TLS_FLAGS for name in self.engine.args)
+        address = f"https://{HOST}:{port}" if secure else ""
+        return Launch(tuple(argv), port, {**self.default_env(), **self.engine.env, **required}, address)
+
+    def request_fields(self, arm: Arm) -> dict[str, Any]:  # noqa: ARG002 (the engine's default: none)
+        """Fields that every request to this arm carries so that its answer reports acceptance."""
+        return {}
+
+    def deployment_up_to(self, arm: Arm, in_flight: int) -> tuple[str, ...] | None:  # noqa: ARG002 (a seam)
+        """The same with speculation for at most so many requests in flight; None where the engine has no such way."""
+        return None
 
     def deployment(self, arm: Arm) -> tuple[str, ...]:
         """The flags that turn an arm's speculation on in production: those the baseline lacks, none that measure."""
@@ -104,6 +156,10 @@ class Adapter(ABC):
 
     def default_env(self) -> dict[str, str]:
         return {}
+
+    def refusal(self, identity: Identity, arm: Arm, log: str) -> Refusal | None:  # noqa: ARG002 (adapters read it)
+        """Why a ready engine is not worth measuring, and what to do; `log` is its output so far (untrusted text)."""
+        return refused(identity, arm)
 
     def advice(self, log: str) -> str:
         """What to try after a failed start, from the engine's last lines."""
@@ -118,12 +174,11 @@ class Adapter(ABC):
         for key, value in self.engine.args.items():
             flag = key.replace("_", "-")
             if flag in SECRET_FLAGS and isinstance(value, str | int | float) and not isinstance(value, bool):
-                problems.append(Problem(f"engine.args.{key}", "a secret on a command line is public", _EXPORT_IT))
+                problems.append(Problem(f"engine.args.{key}", PUBLIC, EXPORT_IT))
             elif flag.partition(".")[0] in self.owned_flags and key != "port":
                 seen = f"specdyno sets --{flag} itself"
                 problems.append(Problem(f"engine.args.{key}", seen, self.owned_remedy(flag)))
-        if any(part.partition("=")[0].replace("_", "-") in _SECRET_OPTIONS for part in self.engine.command):
-            problems.append(Problem("engine.command", "a secret on a command line is public", _EXPORT_IT))
+        problems += exposed(self.engine)
         if "port" in self.engine.args and not _is_port(self.engine.args["port"]):
             seen = f"{self.engine.args['port']} is no port"
             problems.append(Problem("engine.args.port", seen, "Write a number from 1 to 65535, or remove it"))
@@ -171,13 +226,6 @@ def user_flags(args: dict[str, str | int | float | bool | None]) -> list[str]:
         if value is not None and value is not True:
             flags.append(str(value))
     return flags
-
-
-SECRET_FLAGS = frozenset({"api-key", "hf-token", "hft"})
-_SECRET_OPTIONS = frozenset({*(f"--{flag}" for flag in SECRET_FLAGS), "-hft"})
-_EXPORT_IT = (
-    "Export it as an environment variable: engine.api_key_env names the one with the API key, HF_TOKEN is passed on"
-)
 
 
 def api_key(engine: Engine) -> str:

@@ -29,7 +29,7 @@ SPELLINGS: dict[Family, tuple[str, ...]] = {
     Family.SPEC_DRAFTED_PER_POSITION: ("spec_decode_num_draft_tokens_per_pos", "spec_decode_drafted_tokens"),
     Family.GENERATION_TOKENS: ("generation_tokens", "tokens_predicted"),
     Family.PROMPT_TOKENS: ("prompt_tokens",),
-    Family.CACHED_PROMPT_TOKENS: ("prompt_tokens_cached", "cached_tokens"),
+    Family.CACHED_PROMPT_TOKENS: ("prompt_tokens_cached", "prompt_cached_tokens", "cached_tokens"),
     # One observation per request and engine output, so its count is a count of steps. SGLang observes once per token,
     # but there every decode step of a request is a verification.
     Family.DECODE_STEPS: (

@@ -2,20 +2,24 @@
 
 Run as a script (standard library only, starts in milliseconds). Its standard input is a pipe held by specdyno: when
 the pipe closes, for whatever reason, the engine's whole process group and every other descendant is ended. It writes
-one line, `pid N` or `error TEXT`, and leaves with the engine's exit code.
+one line, `pid N` or `error TEXT`, and leaves with the engine's exit code. An engine that runs elsewhere is ended by
+the plan's own stop command (its starter may have returned long before), and `stopped RESULT` tells how that went.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
 import os
 import select
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 _REAP_S = 0.01
 _POLL_S = 1.0  # only should a signal be missed: the pipes wake the keeper at once
@@ -49,9 +53,9 @@ def wake_on_signals() -> int:
     return readable
 
 
-def watch(engine: subprocess.Popen[bytes], signals: int) -> None:
+def watch(ended: Callable[[], bool], signals: int) -> None:
     """Return once the engine has ended, the lifeline is closed, or SIGTERM came."""
-    while engine.poll() is None:
+    while not ended():
         readable, _, _ = select.select([0, signals], [], [], _POLL_S)
         if 0 in readable and not os.read(0, 4096):
             return
@@ -107,8 +111,21 @@ def reap() -> None:
     time.sleep(_REAP_S)
 
 
+def stop(command: list[str], timeout_s: float, log: BinaryIO) -> str:
+    """Run the plan's stop command: its exit status, or what kept it from one."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
+        )
+    except subprocess.TimeoutExpired:
+        return "timeout"
+    except OSError as error:
+        return f"error: {error}"
+    return str(done.returncode)
+
+
 def main(argv: list[str]) -> int:
-    grace_s, log_path, command = float(argv[0]), argv[1], argv[2:]
+    grace_s, log_path, elsewhere, command = float(argv[0]), argv[1], json.loads(argv[2]), argv[3:]
     adopt_orphans()
     signals = wake_on_signals()
     with Path(log_path).open("ab") as log:
@@ -127,7 +144,17 @@ def main(argv: list[str]) -> int:
             return 127
     sys.stdout.write(f"pid {engine.pid}\n")
     sys.stdout.flush()
-    watch(engine, signals)
+    watch(lambda: engine.poll() is not None, signals)
+    if elsewhere is not None:
+        if engine.poll() == 0 and select.select([0], [], [], 0)[0] == []:
+            watch(lambda: False, signals)  # started elsewhere, or in the background: stays until it is told to go
+        result = ""
+        if elsewhere["stop"]:
+            with Path(log_path).open("ab") as log:
+                result = stop(elsewhere["stop"], elsewhere["timeout_s"], log)
+        with contextlib.suppress(OSError):  # specdyno may be gone
+            sys.stdout.write(f"stopped {result}\n")
+            sys.stdout.flush()
     end(engine, grace_s)
     code = engine.poll()
     return code if code is not None and code >= 0 else 128 + abs(code or 0)

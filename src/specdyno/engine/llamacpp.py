@@ -1,7 +1,8 @@
 """llama.cpp's server: flags, identity and counters, as read in build 11434 and run here.
 
-llama.cpp serves *without* speculation when the draft fails to load, so `/slots` is asked whether it is on. K in force
-is not reported before the first draft; the number of positions in the counters tells it afterwards.
+llama.cpp ends where it cannot read a draft, and serves *without* speculation where it cannot use one, so `/slots` is
+asked whether it is on. K in force is not reported before the first draft, except where the log says that it was cut;
+the number of positions in the counters tells it afterwards.
 """
 
 from __future__ import annotations
@@ -11,33 +12,14 @@ import re
 import shutil
 from typing import Any
 
-from specdyno.engine.base import HOST, SECRET_FLAGS, Adapter, Answers, flatten, user_flags
-from specdyno.errors import EngineError, PlanError
-from specdyno.plan.schema import Arm, Method
+from specdyno.engine import capacity, llamacpp_boot
+from specdyno.engine.base import HOST, Adapter, Answers, flatten
+from specdyno.engine.llamacpp_kinds import neutral, speculative_flags
+from specdyno.engine.refusal import Refusal
+from specdyno.errors import EngineError
+from specdyno.plan.schema import Arm
 from specdyno.records.schema import Identity
 
-_NGRAM_SIMPLE = "ngram-simple"
-# Neutral name -> llama.cpp's --spec-type
-_TYPES = {
-    Method.NGRAM: _NGRAM_SIMPLE,
-    Method.DRAFT_MODEL: "draft-simple",
-    Method.EAGLE3: "draft-eagle3",
-    Method.MTP: "draft-mtp",
-    Method.GEMMA4_MTP: "draft-mtp",
-    Method.DFLASH: "draft-dflash",
-    Method.DSPARK: "draft-dspark",
-}
-_NEUTRAL = {kind: str(method) for method, kind in reversed(_TYPES.items())}
-_LOOKUP_SIZE = "spec-ngram-simple-size-n"
-_USUAL_LOOKUP = 4
-# For these K is the size of the proposed m-gram, not --spec-draft-n-max.
-_NGRAM_K_FLAG = {
-    "ngram-simple": "--spec-ngram-simple-size-m",
-    "ngram-map-k": "--spec-ngram-map-k-size-m",
-    "ngram-map-k4v": "--spec-ngram-map-k4v-size-m",
-    "ngram-mod": "--spec-ngram-mod-n-max",
-}
-_NOT_OPTIONS = frozenset({"host", "port", "model", "m", "metrics", "slots", "no-slots"})
 _POSITION = re.compile(r"^llamacpp:spec_decode_num_accepted_tokens_per_pos_total\{", re.MULTILINE)
 
 
@@ -61,10 +43,27 @@ class LlamaCppAdapter(Adapter):
         flags = ["--model", self.target.model, "--host", HOST, "--port", str(port), "--metrics", "--slots"]
         return flags + speculative_flags(arm)
 
+    def default_env(self) -> dict[str, str]:
+        # Which device serves how many layers, with which attention, is said from here on: some 30 lines more for each
+        # request, and the end of the API key, so not where there is one.
+        return {} if self.engine.api_key_env else {"LLAMA_ARG_LOG_VERBOSITY": "4"}
+
     def owned_remedy(self, flag: str) -> str:
         if "spec" in flag or flag in {"md", "model-draft"}:
             return "Describe speculation under candidates; the baseline must run without it"
         return super().owned_remedy(flag)
+
+    def advice(self, log: str) -> str:
+        text = log.lower()
+        found = (remedy for sign, remedy in llamacpp_boot.DRAFT_SIGNS if sign in text)
+        return next(found, None) or super().advice(log)
+
+    def refusal(self, identity: Identity, arm: Arm, log: str) -> Refusal | None:
+        found = super().refusal(identity, arm, log)
+        if found is None or identity.speculation or arm.method is None:
+            return found
+        reason, remedy = llamacpp_boot.why_without_speculation(log)
+        return Refusal(f"{found.reason}: {reason}", remedy)
 
     def identity(self, answers: Answers) -> Identity:
         props = answers.mapping("/props")
@@ -74,49 +73,19 @@ class LlamaCppAdapter(Adapter):
         # One series per draft position, there from the first verified draft on.
         exposition = answers.json.get("/metrics")
         positions = len(_POSITION.findall(exposition)) if isinstance(exposition, str) else 0
+        room = capacity.from_llamacpp(answers.log, props, len(slots))
         return Identity(
             engine="llama.cpp",
             version=_version(props),
             model=answers.served_model() or props.get("model_alias"),
             speculation=speculation,
             method=_method_in_slots(slots) if speculation else None,
-            draft_tokens=positions or None,
-            settings=_settings(props, slots),
+            draft_tokens=positions or (llamacpp_boot.clamped_to(answers.log) if speculation else None),
+            settings=_settings(props, slots) | llamacpp_boot.facts(answers.log),
             source="/slots, /props and /metrics",
+            kv_cache_tokens=room.tokens,
+            kv_cache_concurrency=room.concurrency,
         )
-
-
-def speculative_flags(arm: Arm) -> list[str]:
-    """The flags of an arm; raises PlanError where llama.cpp has no such method. `options` are further flags."""
-    if arm.method is None:
-        return ["--spec-type", "none"]
-    if arm.method not in _TYPES:
-        known = ", ".join(str(method) for method in _TYPES)
-        raise PlanError(f"llama.cpp has no method {arm.method}. It knows: {known}")
-    kind = str(arm.options.get("spec-type", _TYPES[arm.method]))
-    flags = ["--spec-type", kind, _NGRAM_K_FLAG.get(kind, "--spec-draft-n-max"), str(arm.draft_tokens)]
-    if kind == _NGRAM_SIMPLE:
-        flags += _lookup_size(arm)
-    if arm.draft is not None:
-        flags += ["--spec-draft-model", arm.draft]
-    further = {key: value for key, value in arm.options.items() if key != "spec-type"}
-    if foreign := sorted(key for key in further if key.replace("_", "-") in _NOT_OPTIONS | SECRET_FLAGS):
-        raise PlanError(f"candidates[].options.{foreign[0]} of {arm.name}: it does not describe a way to draft")
-    return flags + user_flags(further)
-
-
-def _lookup_size(arm: Arm) -> list[str]:
-    """ngram-simple drafts nothing unless K reaches the length of the n-gram it looks up (12 when not said)."""
-    k = arm.draft_tokens or 1
-    stated = next((value for key, value in arm.options.items() if key.replace("_", "-") == _LOOKUP_SIZE), None)
-    if stated is None:
-        return [f"--{_LOOKUP_SIZE}", str(min(k, _USUAL_LOOKUP))]
-    if isinstance(stated, int) and stated > k:
-        raise PlanError(
-            f"llama.cpp's ngram-simple never drafts when K ({k}) is below its lookup size ({_LOOKUP_SIZE}: {stated}). "
-            "Raise draft_tokens or lower the option"
-        )
-    return []
 
 
 def _packaged_server() -> str:
@@ -165,11 +134,6 @@ def _version(props: dict[str, Any]) -> str | None:
 
 def _method_in_slots(slots: list[dict[str, Any]]) -> str | None:
     """What the slots that have served a request name as their type, as a neutral name. None before the first."""
-    for slot in slots:
-        params = slot.get("params")
-        for kind in str(params.get("speculative.types", "")).split(",") if isinstance(params, dict) else ():
-            if kind in _NEUTRAL:
-                return _NEUTRAL[kind]
-            if kind.startswith("ngram-"):
-                return str(Method.NGRAM)
-    return None
+    served = (slot.get("params") for slot in slots)
+    found = (neutral(str(params.get("speculative.types", ""))) for params in served if isinstance(params, dict))
+    return next((method for method in found if method is not None), None)

@@ -22,6 +22,7 @@ from specdyno.engine.base import HOST, Launch
 from specdyno.errors import EngineError, RecordError
 
 STOP_GRACE_S = 15.0
+NO_WORD = "no word"  # of a stop command: the keeper was killed before it could run it
 _KEEPER_MARGIN_S = 10.0
 _SAME_START_S = 0.01  # the kernel counts start times in hundredths of a second
 _TAIL_LINES = 15
@@ -40,11 +41,15 @@ class EngineProcess:
     pid_started: float
     grace_s: float  # from SIGTERM to SIGKILL
     _exit: asyncio.Task[int]
+    stop_result: str = ""  # how the plan's stop command ended; empty where there is none
 
     @property
     def running(self) -> bool:
-        """Whether the engine lives. Asked of the system, since the keeper needs a moment to tell of its end."""
-        return not self._exit.done() and _lives(self.pid, self.pid_started)
+        """Whether the engine lives. Asked of the system, since the keeper needs a moment to tell of its end.
+
+        A command that starts an engine elsewhere may have returned: then only the engine's own answers can tell.
+        """
+        return not self._exit.done() and (self.launch.outside is not None or _lives(self.pid, self.pid_started))
 
     @property
     def exit_code(self) -> int | None:
@@ -83,7 +88,7 @@ class EngineProcess:
         """
         _let_go(self.keeper)
         try:
-            await asyncio.wait_for(self.wait(), 2 * self.grace_s + _KEEPER_MARGIN_S)
+            await asyncio.wait_for(self.wait(), self.launch.stop_limit_s + 2 * self.grace_s + _KEEPER_MARGIN_S)
         except asyncio.CancelledError:
             self._kill()
             raise
@@ -93,6 +98,11 @@ class EngineProcess:
         if (self.exit_code or 0) < 0:  # a keeper that was killed could end nothing
             await asyncio.to_thread(end_stale, self.pid, self.pid_started)
             await asyncio.to_thread(_end_group, self.pid, self.pid_started)
+        if self.launch.outside is not None:
+            said = await self.keeper.stdout.read() if self.keeper.stdout is not None else b""
+            word, _, rest = said.decode(errors="replace").strip().partition(" ")
+            self.stop_result = rest if word == "stopped" else NO_WORD
+            return  # whether it is gone is for its answers to tell: its port may not be on this host
         await _wait_for_port(self.launch.port)
 
     def _kill(self) -> None:
@@ -123,6 +133,7 @@ async def start(launch: Launch, log_path: Path, *, grace_s: float = STOP_GRACE_S
         str(Path(__file__).with_name("keeper.py")),
         str(grace_s),
         str(log_path),
+        launch.outside.order() if launch.outside is not None else "null",
         *launch.argv,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,

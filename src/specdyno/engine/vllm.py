@@ -10,7 +10,9 @@ import json
 import re
 from typing import Any
 
+from specdyno.engine import capacity
 from specdyno.engine.base import HOST, Adapter, Answers, flatten
+from specdyno.engine.refusal import Refusal
 from specdyno.plan.schema import Arm, Method
 from specdyno.records.schema import Identity
 
@@ -29,6 +31,13 @@ _CONFIG: dict[Method, tuple[str, dict[str, Any]]] = {
     Method.MEDUSA: ("medusa", {}),
 }
 
+_SNIFFED = (
+    "vLLM derives the method from the draft's path and configuration: keep eagle-, eagle3, dflash and dspark out of "
+    "the path of another kind of draft, or ask for the method that the draft is for"
+)
+# Assert one K for every step.
+_FIXED_K = frozenset({Method.SUFFIX, Method.MEDUSA})
+
 _SPEC_LINE = re.compile(r"SpeculativeConfig\(method='([^']+)', model=(?:'([^']*)'|None), num_spec_tokens=(\d+)")
 _VERSION_LINE = re.compile(r"LLM engine \(v([^)]+)\)")
 _V1_RUNNER_LINE = re.compile(r"using the V1 model\s+runner instead")
@@ -43,7 +52,7 @@ class VllmAdapter(Adapter):
     name = "vllm"
     key_variable = "VLLM_API_KEY"
     default_command = ("{python}", "-m", "vllm.entrypoints.openai.api_server")
-    questions = ("/v1/models", "/version", "/server_info?config_format=json")
+    questions = ("/v1/models", "/version", "/server_info?config_format=json", "/metrics")
     measuring_flags = frozenset({"per-request-spec-decode-metrics"})
     owned_flags = frozenset(
         {"host", "port", "model", "speculative-config", "sc", "spec-method", "spec-model", "spec-tokens"}
@@ -61,6 +70,14 @@ class VllmAdapter(Adapter):
             flags += ["--speculative-config", config, "--per-request-spec-decode-metrics", "detailed"]
         return flags
 
+    def deployment_up_to(self, arm: Arm, in_flight: int) -> tuple[str, ...] | None:
+        """A schedule of K by batch size (vLLM 0.32.0, v1/spec_decode/dynamic): its last entry holds for all above."""
+        if arm.method in _FIXED_K or arm.draft_tokens is None:
+            return None
+        schedule = [[1, in_flight, arm.draft_tokens], [in_flight + 1, in_flight + 1, 0]]
+        config = speculative_config(arm) | {"num_speculative_tokens_per_batch_size": schedule}
+        return ("--speculative-config", json.dumps(config, separators=(",", ":")))
+
     def default_env(self) -> dict[str, str]:
         # Dev mode opens /server_info, the only place where the resolved configuration can be read; loopback only.
         return {"VLLM_SERVER_DEV_MODE": "1", "VLLM_NO_USAGE_STATS": "1"}
@@ -70,13 +87,23 @@ class VllmAdapter(Adapter):
             return "Describe speculation under candidates; the baseline must run without it"
         return super().owned_remedy(flag)
 
+    def refusal(self, identity: Identity, arm: Arm, log: str) -> Refusal | None:
+        found = super().refusal(identity, arm, log)
+        if found is None or identity.method is None or arm.method is None:
+            return found
+        other = identity.method != _CONFIG[arm.method][0]
+        return found._replace(remedy=_SNIFFED) if other else found
+
     def identity(self, answers: Answers) -> Identity:
         info = answers.json.get("/server_info?config_format=json")
         version = answers.mapping("/version").get("version")
         model = answers.served_model()
         if isinstance(info, dict) and isinstance(info.get("vllm_config"), dict):
             return _identity_from_info(info["vllm_config"], version=version, model=model, log=answers.log)
-        return _identity_from_log(answers.log, version=version, model=model)
+        metrics = answers.json.get("/metrics")  # a server that was started without dev mode says its room here
+        return _identity_from_log(
+            answers.log, metrics if isinstance(metrics, str) else "", version=version, model=model
+        )
 
 
 def speculative_config(arm: Arm) -> dict[str, Any]:
@@ -92,6 +119,7 @@ def speculative_config(arm: Arm) -> dict[str, Any]:
 
 def _identity_from_info(config: dict[str, Any], *, version: str | None, model: str | None, log: str) -> Identity:
     speculative = config.get("speculative_config")
+    room = capacity.from_vllm(config, log)
     settings = {key: value for key, value in flatten(config).items() if not _VOLATILE.search(key)}
     settings = {key: value for key, value in settings.items() if not key.startswith("speculative_config")}
     settings |= _logged(log)
@@ -111,11 +139,14 @@ def _identity_from_info(config: dict[str, Any], *, version: str | None, model: s
         draft_tokens=draft_tokens,
         draft=draft,
         settings=settings,
+        kv_cache_tokens=room.tokens,
+        kv_cache_concurrency=room.concurrency,
         source="/server_info",
     )
 
 
-def _identity_from_log(log: str, *, version: str | None, model: str | None) -> Identity:
+def _identity_from_log(log: str, metrics: str, *, version: str | None, model: str | None) -> Identity:
+    room = capacity.from_vllm({}, log, metrics)
     started = _VERSION_LINE.search(log)
     match = _SPEC_LINE.search(log)
     return Identity(
@@ -128,6 +159,8 @@ def _identity_from_log(log: str, *, version: str | None, model: str | None) -> I
         draft=match[2] if match else None,
         settings=_logged(log),
         source="start-up log" if started else "",
+        kv_cache_tokens=room.tokens,
+        kv_cache_concurrency=room.concurrency,
     )
 
 

@@ -11,34 +11,26 @@ import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
 import psutil
 
-from specdyno.engine import server
+from specdyno.engine import server, tls
 from specdyno.engine.base import Adapter, api_key, conceal
-from specdyno.errors import EngineError
+from specdyno.errors import BlockedEngineError, EngineError
+from specdyno.load.agents import run_sessions
+from specdyno.load.http import Client
+from specdyno.load.search import SearchPlan, search
 from specdyno.load.watch import Watcher
-from specdyno.load.window import Endpoint, Hooks, Job, WindowRun, run_window
-from specdyno.plan.schema import Arm, Engine, Plan
-from specdyno.records.schema import BootStatus, Outcome, RequestRecord, WindowKind
+from specdyno.load.window import Endpoint, Hooks, WindowPlan, WindowRun, run_window
+from specdyno.plan.schema import Arm, Engine, Plan, Sessions
+from specdyno.records.schema import BootStatus, Outcome, RequestRecord
 from specdyno.records.store import Store
 
 _DYING_S = 10.0  # how long an engine that dropped connections may fail to answer before it counts as dead
 _DROPPED = {Outcome.REFUSED, Outcome.BROKEN_STREAM}
-
-
-@dataclass(frozen=True, slots=True)
-class WindowPlan:
-    """A window to run: the load it belongs to and the fixed list of jobs."""
-
-    load: str
-    kind: WindowKind
-    class_name: str | None
-    concurrency: int
-    jobs: tuple[Job, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +48,7 @@ class BootTask:
 
 @dataclass(frozen=True, slots=True)
 class WarmUp:
-    """What the warm-up of a load showed: answered requests and the seconds they took."""
+    """What the warm-up of a load showed: answered requests (turns of sessions) and the seconds they took."""
 
     load: str
     concurrency: int
@@ -64,7 +56,7 @@ class WarmUp:
     seconds: float
 
 
-Windows = Callable[[Sequence[WarmUp]], Sequence[WindowPlan]]
+Windows = Callable[[Sequence[WarmUp]], Sequence[WindowPlan | SearchPlan]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,22 +87,32 @@ async def measure(rig: Rig, task: BootTask, *, warm_up: Sequence[WindowPlan], wi
         log_path=task.log_name,
     )
     rig.watcher.boot(task.arm.name, task.attempt)
-    status, failure = BootStatus.INTERRUPTED, None
+    status = BootStatus.INTERRUPTED
+    failure: EngineError | None = None
     try:
         async with session_for(rig.plan.engine) as session, _running(rig, task, session, boot_id) as running:
             ready_ns = time.monotonic_ns()
-            rig.store.update_boot(
-                boot_id, status=BootStatus.READY, ready_ns=ready_ns, identity=await running.identity()
-            )
+            identity = await running.identity()
+            rig.store.update_boot(boot_id, status=BootStatus.READY, ready_ns=ready_ns, identity=identity)
+            server.refuse_unfit(running, identity, task.arm)
             rig.watcher.ready(task.arm.name, (ready_ns - started_ns) / 1e9)
-            boot = Boot(boot_id, running, await endpoint(running, rig.plan, session), rig.store, rig.watcher)
+            reached = await endpoint(running, rig.plan, arm=task.arm)
+            boot = Boot(boot_id, running, reached, rig.store, rig.watcher, manner=rig.plan.workload.sessions)
             seen = [await boot.warm_up(part) for part in warm_up]
             # Asked again: some engines tell method and K only once they have served (llama.cpp).
-            rig.store.update_boot(boot_id, identity=await running.identity())
+            identity = await running.identity()
+            rig.store.update_boot(boot_id, identity=identity)
+            server.refuse_unfit(running, identity, task.arm)
             for part in windows(seen):
-                await boot.run(part)
+                if isinstance(part, SearchPlan):
+                    await search(part, boot.run)
+                else:
+                    await boot.run(part)
             rig.store.update_boot(boot_id, memory_bytes=running.process.memory_bytes() if running.process else None)
         status = BootStatus.COMPLETE
+    except BlockedEngineError as error:
+        failure = error
+        raise
     except EngineError as error:
         status, failure = BootStatus.FAILED, error
     finally:
@@ -130,13 +132,23 @@ async def _running(
     rig: Rig, task: BootTask, session: aiohttp.ClientSession, boot_id: int
 ) -> AsyncIterator[server.Server]:
     """A ready engine whose pid is on record before it is waited for; stopped whatever happens."""
-    running = await server.begin(rig.adapter, task.arm, log_path=task.log_path, session=session, boot_seed=task.seed)
+    running = await server.begin(
+        rig.adapter,
+        task.arm,
+        log_path=task.log_path,
+        session=session,
+        boot_seed=task.seed,
+        tell=rig.watcher.note,
+    )
     try:
         if (engine := running.process) is not None:
             command = tuple(conceal(part, running.secret) for part in engine.launch.argv)
             rig.store.update_boot(boot_id, pid=engine.pid, pid_started=engine.pid_started, command=command)
         await server.wait_ready(running, rig.plan.engine.ready_timeout)
         yield running
+    except asyncio.CancelledError:
+        running.interrupted = True
+        raise
     finally:
         await asyncio.shield(running.stop())
 
@@ -150,19 +162,21 @@ class Boot:
     endpoint: Endpoint
     store: Store
     watcher: Watcher
+    manner: Sessions = field(default_factory=Sessions)  # how agent sessions are replayed
     _last_error: str = ""
 
     async def warm_up(self, part: WindowPlan) -> WarmUp:
         run = await self.run(part)
-        if part.jobs and run.done == 0:
+        if part.planned and run.done == 0:
             raise server.failed(
                 self.running,
                 f"none of the {run.rows} warm-up requests was answered ({_endings(run)})",
                 remedy=f"The server's answer: {self._last_error}" if self._last_error else "",
             )
-        return WarmUp(part.load, part.concurrency, run.done, (run.ended_ns - run.started_ns) / 1e9)
+        return WarmUp(part.load, part.concurrency or 0, run.done, (run.ended_ns - run.started_ns) / 1e9)
 
-    async def run(self, part: WindowPlan) -> WindowRun:
+    async def run(self, part: WindowPlan, listen: Callable[[RequestRecord], None] | None = None) -> WindowRun:
+        """Measure one window; `listen` gets each row once it is kept."""
         before, before_raw = await self.running.counters()
         window_id = self.store.begin_window(
             boot_id=self.id,
@@ -170,29 +184,41 @@ class Boot:
             kind=part.kind,
             class_name=part.class_name,
             concurrency=part.concurrency,
-            planned=len(part.jobs),
+            planned=part.planned,
             started_ns=time.monotonic_ns(),
+            arrival=part.arrival,
         )
         self.store.add_counter_sample(window_id, "before", before, before_raw)
-        self.watcher.window(part.load, part.kind, part.class_name, len(part.jobs))
+        self.watcher.window(part.load, part.kind, part.class_name, part.planned)
         busy = _Busy(self.running)
 
         def on_row(row: RequestRecord) -> None:
             self._last_error = row.error or self._last_error
             self.watcher.row(row)
+            if listen is not None:
+                listen(row)
 
         hooks = Hooks(lambda row: self.store.add_request(window_id, row), self._alive, on_row)
-        run = await run_window(self.endpoint, part.jobs, concurrency=part.concurrency, hooks=hooks)
+        run = await self._asked(part, hooks)
         host_busy = busy.share()
         if run.aborted or not await self._survived(run):
             raise server.failed(
                 self.running,
-                f"the engine died under load ({part.load}, after {run.rows} of {len(part.jobs)} requests)",
+                f"the engine died under load ({part.load}, after {run.rows} of {part.planned} requests)",
             )
         after, after_raw = await self.running.counters()
         self.store.add_counter_sample(window_id, "after", after, after_raw)
         self.store.end_window(window_id, ended_ns=run.ended_ns, client_lag_max_ns=run.lag_max_ns, host_busy=host_busy)
         return run
+
+    async def _asked(self, part: WindowPlan, hooks: Hooks) -> WindowRun:
+        if part.sessions:
+            return await run_sessions(
+                self.endpoint, part.sessions, concurrency=part.concurrency or 1, manner=self.manner, hooks=hooks
+            )
+        return await run_window(
+            self.endpoint, part.jobs, concurrency=part.concurrency, offsets_ns=part.offsets_ns, hooks=hooks
+        )
 
     def _alive(self) -> bool:
         return self.running.process is None or self.running.process.running
@@ -237,27 +263,37 @@ class _Busy:
 
 
 def session_for(engine: Engine) -> aiohttp.ClientSession:
-    """A session that carries the API key of the variable the plan names. PlanError where it holds no usable key."""
+    """A session that carries the API key of the variable the plan names, and trusts whom the plan trusts.
+
+    PlanError where the variable holds no usable key, or the file no certificate.
+    """
+    # A connection for each question, as for each request (`load.http.Client` says why).
+    connector = aiohttp.TCPConnector(limit=0, force_close=True, ssl=tls.context(engine.ca_file))
+    return aiohttp.ClientSession(connector=connector, headers=_headers(engine), auto_decompress=False)
+
+
+def client_for(engine: Engine) -> Client:
+    """What sends the load, with the same key and trust as `session_for`."""
+    return Client(_headers(engine), tls.context(engine.ca_file))
+
+
+def _headers(engine: Engine) -> dict[str, str]:
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if key := api_key(engine):
         headers["Authorization"] = f"Bearer {key}"
-    # A connection for each request: llama.cpp closes its own after every stream without saying so, uvicorn after 5 s
-    # of idling, and a request that meets a closing connection would be counted as the engine's failure.
-    connector = aiohttp.TCPConnector(limit=0, force_close=True)
-    return aiohttp.ClientSession(connector=connector, headers=headers, auto_decompress=False)
+    return headers
 
 
-async def endpoint(
-    running: server.Server, plan: Plan, session: aiohttp.ClientSession, *, model: str | None = None
-) -> Endpoint:
+async def endpoint(running: server.Server, plan: Plan, *, arm: Arm, model: str | None = None) -> Endpoint:
     model = model or await running.served_model(plan.target.model)
     return Endpoint(
         running.base_url,
         model,
-        session,
+        client_for(plan.engine),
         plan.workload.sampling,
         plan.engine.request_timeout,
         secret=running.secret,
+        fields=running.adapter.request_fields(arm),
     )
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-import aiohttp
 import orjson
 
 from specdyno.engine.base import conceal
 from specdyno.engine.reading.per_request import usage_problems
 from specdyno.load import stream
+from specdyno.load.http import BrokenAnswerError, Client, Reply, unchunked
 from specdyno.records.schema import Outcome, RequestRecord
 from specdyno.workload.prompts import Prompt
 
@@ -30,30 +30,33 @@ class RawExchange:
     reads: list[tuple[int, bytes]] = field(default_factory=list)
     status: int | None = None
     streamed: bool = True
+    chunked: bool = False  # `reads` are HTTP chunks as they came; `record` takes them apart
     ended_ns: int = 0
     failure: Outcome | None = None
     error: str = ""
 
 
-async def exchange(session: aiohttp.ClientSession, url: str, body: bytes, *, timeout_s: float) -> RawExchange:
+async def exchange(client: Client, url: str, body: bytes, *, timeout_s: float) -> RawExchange:
     """Send one request and read its answer to the end. Never raises for anything the server or network does."""
     raw = RawExchange(sent_ns=time.monotonic_ns())
+    reply = Reply(asyncio.get_running_loop(), raw.reads)
+    within = asyncio.timeout(timeout_s)
     try:
-        async with session.post(url, data=body, timeout=aiohttp.ClientTimeout(total=timeout_s)) as response:
-            raw.status = response.status
-            raw.streamed = response.content_type == "text/event-stream"
-            async for data in response.content.iter_any():
-                raw.reads.append((time.monotonic_ns(), data))
-    except TimeoutError:
-        raw.failure, raw.error = Outcome.TIMED_OUT, f"no complete answer within {timeout_s:g} s"
-    except aiohttp.ClientConnectorError as error:
-        raw.failure, raw.error = Outcome.REFUSED, str(error)
-    except (aiohttp.ClientError, OSError) as error:
-        raw.failure, raw.error = Outcome.BROKEN_STREAM, f"{type(error).__name__}: {error}"
-    except asyncio.CancelledError:
-        raw.ended_ns = time.monotonic_ns()
-        raise
+        async with within:
+            await client.post(url, body, reply)
+    except BrokenAnswerError as error:
+        raw.failure, raw.error = Outcome.BROKEN_STREAM, str(error)
+    except OSError as error:
+        if within.expired():
+            raw.failure, raw.error = Outcome.TIMED_OUT, f"no complete answer within {timeout_s:g} s"
+        elif reply.connected:
+            raw.failure, raw.error = Outcome.BROKEN_STREAM, f"{type(error).__name__}: {error}"
+        else:
+            raw.failure, raw.error = Outcome.REFUSED, f"no connection to {url}: {error}"
     raw.ended_ns = raw.reads[-1][0] if raw.reads and raw.failure is None else time.monotonic_ns()
+    if reply.status is not None:
+        raw.status, raw.chunked = reply.status, reply.chunked
+        raw.streamed = reply.content_type == "text/event-stream"
     return raw
 
 
@@ -70,6 +73,7 @@ def record(  # noqa: PLR0913 (one row's facts)
 
     A server may repeat the API key in its refusal: `secret` is taken out of the error.
     """
+    raw = _taken_apart(raw)
     answer = _answer(raw)
     outcome, error = _ending(raw, answer)
     usage = answer.usage or {}
@@ -101,6 +105,16 @@ def record(  # noqa: PLR0913 (one row's facts)
         spec=answer.spec,
         max_tokens=max_tokens,
     )
+
+
+def _taken_apart(raw: RawExchange) -> RawExchange:
+    if not raw.chunked:
+        return raw
+    reads, problem = unchunked(raw.reads)
+    if raw.failure is None and problem:
+        return replace(raw, reads=reads, chunked=False, failure=Outcome.BROKEN_STREAM, error=problem)
+    ended_ns = reads[-1][0] if reads and raw.failure is None else raw.ended_ns
+    return replace(raw, reads=reads, chunked=False, ended_ns=ended_ns)
 
 
 def _answer(raw: RawExchange) -> stream.Answer:

@@ -14,9 +14,9 @@ from typing import Any
 
 from specdyno.engine import server
 from specdyno.errors import PlanError
-from specdyno.load.boot import Boot, WindowPlan, endpoint, session_for
+from specdyno.load.boot import Boot, endpoint, session_for
 from specdyno.load.watch import Watcher
-from specdyno.load.window import Job
+from specdyno.load.window import Job, WindowPlan
 from specdyno.plan.schema import BASELINE, NEEDS_DRAFT, Engine, EngineKind, Method, Plan
 from specdyno.records.deltas import POSITION, SPEC_FAMILIES, Family
 from specdyno.records.schema import BootStatus, CounterSample, Identity, WindowKind
@@ -26,6 +26,12 @@ from specdyno.workload.prompts import Prompt
 from specdyno.workload.sources import load_pools
 
 LOAD = "measured"
+_KINDS = {
+    "llama.cpp": EngineKind.LLAMACPP,
+    "sglang": EngineKind.SGLANG,
+    "trtllm": EngineKind.TRTLLM,
+    "simulated": EngineKind.SIMULATED,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +46,12 @@ class Probe:
     max_tokens: int
     temperature: float
     api_key_env: str | None = None
+    ca_file: str | None = None
     seed: int = 1
     request_timeout: str = "5m"
 
     def engine(self) -> Engine:
-        return Engine(kind=EngineKind.VLLM, api_key_env=self.api_key_env)
+        return Engine(kind=EngineKind.VLLM, api_key_env=self.api_key_env, ca_file=self.ca_file)
 
 
 async def measure(probe: Probe, *, opened: Callable[[Plan], Store], watcher: Watcher) -> None:
@@ -72,7 +79,9 @@ async def measure(probe: Probe, *, opened: Callable[[Plan], Store], watcher: Wat
                 started_unix_ns=time.time_ns(),
                 identity=identity,
             )
-            boot = Boot(boot_id, running, await endpoint(running, plan, session, model=model), store, watcher)
+            arm = next(one for one in plan.arms() if one.name == _arm(plan, identity))
+            reached = await endpoint(running, plan, arm=arm, model=model)
+            boot = Boot(boot_id, running, reached, store, watcher)
             drawn = draw.draw(plan, pools, 0, {LOAD: probe.num_prompts})
             status = BootStatus.FAILED
             try:
@@ -90,7 +99,7 @@ async def measure(probe: Probe, *, opened: Callable[[Plan], Store], watcher: Wat
 
 def described(probe: Probe, identity: Identity, model: str) -> Plan:
     """The plan that states what is measured: one load, equal shares, and the speculation that the server reports."""
-    kind = {"llama.cpp": EngineKind.LLAMACPP, "simulated": EngineKind.SIMULATED}.get(identity.engine, EngineKind.VLLM)
+    kind = _KINDS.get(identity.engine, EngineKind.VLLM)
     names = _names(probe.prompts)
     share = 1.0 / len(names)
     shares = [share] * (len(names) - 1)
@@ -99,7 +108,12 @@ def described(probe: Probe, identity: Identity, model: str) -> Plan:
             "study": "measure",
             "seed": probe.seed,
             "target": {"model": model},
-            "engine": {"kind": kind, "api_key_env": probe.api_key_env, "request_timeout": probe.request_timeout},
+            "engine": {
+                "kind": kind,
+                "api_key_env": probe.api_key_env,
+                "ca_file": probe.ca_file,
+                "request_timeout": probe.request_timeout,
+            },
             "candidates": [_candidate(identity)],
             "workload": {
                 "sampling": {"temperature": probe.temperature},

@@ -14,16 +14,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from specdyno.engine import outside, process
-from specdyno.load.boot import BootTask, Rig, WarmUp, WindowPlan, measure, session_for
+from specdyno.load.agenda import Stock, sized, warm_up_plans, window_plans
+from specdyno.load.boot import BootTask, Rig, WarmUp, measure, session_for
+from specdyno.load.search import SearchPlan
 from specdyno.load.watch import Watcher
-from specdyno.load.window import Job
+from specdyno.load.window import WindowPlan
 from specdyno.plan.duration import estimate
 from specdyno.plan.schedule import Block, schedule
-from specdyno.plan.schema import BASELINE, Arm, Load, Plan, Role
-from specdyno.records.schema import BootRecord, BootStatus, Finding, FindingCode, Severity, WindowKind
+from specdyno.plan.schema import BASELINE, Arm, Plan, Role
+from specdyno.records.schema import BootRecord, BootStatus, Finding, FindingCode, Severity
 from specdyno.records.store import Store
-from specdyno.workload import draw
+from specdyno.workload.sessions import ClassSessions
 from specdyno.workload.sources import ClassPrompts
+from specdyno.workload.traces import Trace
 
 _ATTEMPTS = 2  # a boot that fails is tried once more; a second failure is harm
 
@@ -40,6 +43,8 @@ class Campaign:
     boot_seconds: dict[str, float] = field(default_factory=dict)  # arm -> last whole boot, stop included
     sizing: dict[str, int] = field(default_factory=dict)  # load -> requests per window
     pursued: Callable[[], frozenset[str]] | None = None  # asked before each block: candidates with an open decision
+    sessions: dict[str, ClassSessions] = field(default_factory=dict)
+    traces: dict[str, Trace] = field(default_factory=dict)  # by load
 
     @property
     def plan(self) -> Plan:
@@ -52,6 +57,10 @@ class Campaign:
     @property
     def watcher(self) -> Watcher:
         return self.rig.watcher
+
+    @property
+    def stock(self) -> Stock:
+        return Stock(self.plan, self.pools, self.sessions, self.traces)
 
     @property
     def arms(self) -> dict[str, Arm]:
@@ -112,7 +121,7 @@ async def _measure_arm(state: Campaign, block: Block, name: str, *, earlier: Seq
         failure = await measure(
             state.rig,
             _boot_task(state, block, name, attempt),
-            warm_up=_warm_up_plans(state, block),
+            warm_up=warm_up_plans(state.stock, block.index),
             windows=lambda seen: _window_plans(state, block, seen),
         )
         if failure is None:
@@ -153,52 +162,21 @@ def _still_comparable(boots: Sequence[BootRecord], max_span_s: float) -> bool:
     return not complete or (time.time_ns() - min(complete)) / 1e9 <= max_span_s
 
 
-def _warm_up_plans(state: Campaign, block: Block) -> list[WindowPlan]:
-    """A warm-up at each load's own concurrency, all classes mixed: it also shows how fast each load runs."""
-    jobs = [Job(prompt) for prompt in draw.warm_up(state.plan, state.pools, block.index)]
-    counts = draw.warm_up_by_load(state.plan)
-    plans = []
-    for load in state.plan.measured_loads:
-        taken = counts[load.name] if load is not state.plan.measured_loads[-1] else len(jobs)
-        part, jobs = jobs[:taken], jobs[taken:]
-        plans.append(WindowPlan(load.name, WindowKind.WARM_UP, None, load.in_flight, tuple(part)))
-    return plans
-
-
-def _window_plans(state: Campaign, block: Block, seen: Sequence[WarmUp]) -> list[WindowPlan]:
+def _window_plans(state: Campaign, block: Block, seen: Sequence[WarmUp]) -> list[WindowPlan | SearchPlan]:
     if not state.sizing:
         _set_sizing(state, seen)
-    drawn = draw.draw(state.plan, state.pools, block.index, state.sizing)
-    return [
-        WindowPlan(
-            window.load,
-            WindowKind.MIXED if window.class_name is None else WindowKind.CLASS,
-            window.class_name,
-            state.plan.load(window.load).in_flight,
-            tuple(Job(prompt) for prompt in window.prompts),
-        )
-        for window in drawn.windows
-    ]
+    return window_plans(state.stock, block.index, state.sizing)
 
 
 def _set_sizing(state: Campaign, seen: Sequence[WarmUp]) -> None:
-    """Fix, once per study, how many requests each window has: stated, or sized from the first warm-up's rate."""
-    wanted = {
-        load.name: load.requests or _size(load, seen, classes=len(state.pools)) for load in state.plan.measured_loads
-    }
-    sizing = draw.largest_sizing(state.plan, state.pools, wanted)
+    """Fix, once per study, how many requests each window has: stated, known, or sized from the first warm-up."""
+    sizing = sized(state.stock, seen)
     for name, (asked, given) in sizing.clipped.items():
-        detail = f"{given} requests instead of {asked}: no prompt is sent twice within a boot"
+        what = "sessions" if state.plan.load(name).sessions is not None else "requests"
+        detail = f"{given} {what} instead of {asked}: nothing is sent twice within a boot"
         state.store.add_finding(Finding(FindingCode.WINDOW_SHORTENED, Severity.NOTE, f"load {name}", detail, load=name))
     state.store.set_sizing(sizing.requests)
     state.sizing = sizing.requests
-
-
-def _size(load: Load, seen: Sequence[WarmUp], *, classes: int) -> int:
-    """Requests that fill the window at the warm-up's rate; at least three rounds of the concurrency."""
-    warm_up = next((one for one in seen if one.load == load.name), None)
-    rate = warm_up.done / warm_up.seconds if warm_up and warm_up.seconds > 0 else 0.0
-    return max(3 * load.in_flight, 2 * classes, round(rate * load.window))
 
 
 def _time_for(state: Campaign, names: Sequence[str]) -> bool:

@@ -15,6 +15,9 @@ from specdyno.engine.reading.per_request import spec_steps
 from specdyno.records.schema import Outcome, SpecSteps
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
+# An event with nothing beyond these cannot report acceptance; it is most of a stream, and looking closer costs most.
+_PLAIN = frozenset({"id", "object", "created", "model", "choices", "system_fingerprint", "service_tier", "usage"})
+_PLAIN_CHOICE = frozenset({"index", "delta", "text", "logprobs", "finish_reason", "stop_reason", "token_ids"})
 _BROKEN_REASONS = frozenset({"abort", "error"})
 
 
@@ -90,15 +93,17 @@ class _Assembly:
         self._unfinished: list[bytes] = []  # data lines that are no JSON by themselves
 
     def add_line(self, line: bytes, stamp_ns: int) -> None:
-        if not line.strip():
-            self.end_event(stamp_ns)
-        elif line.startswith(b"data:"):
+        if line.startswith(b"data:"):
             data = line[5:].strip()
             if self._unfinished or not self._add_data(data, stamp_ns):
                 self._unfinished.append(data)
+        elif not line.strip():
+            self.end_event(stamp_ns)
 
     def end_event(self, stamp_ns: int) -> None:
-        if self._unfinished and not self._add_data(b"\n".join(self._unfinished), stamp_ns):
+        if not self._unfinished:
+            return
+        if not self._add_data(b"\n".join(self._unfinished), stamp_ns):
             self.answer.error = self.answer.error or "an event of the stream is not JSON"
         self._unfinished = []
 
@@ -121,15 +126,15 @@ class _Assembly:
         if isinstance(payload.get("usage"), dict):
             self.answer.usage = payload["usage"]
         choices = payload.get("choices")
-        characters = 0
+        characters, plain = 0, payload.keys() <= _PLAIN
         for choice in choices if isinstance(choices, list) else ():
             if isinstance(choice, dict):
                 characters += self._add_choice(choice)
+                plain = plain and choice.keys() <= _PLAIN_CHOICE
         if characters:
             self.answer.chunk_ns.append(stamp_ns)
             self.answer.chunk_chars.append(characters)
-        spec = spec_steps(payload)
-        if spec is not None:
+        if not plain and (spec := spec_steps(payload)) is not None:
             self.answer.spec = spec
 
     def _add_choice(self, choice: dict[str, Any]) -> int:
@@ -144,6 +149,8 @@ class _Assembly:
                 characters += _append(self._reasoning, part[key])
                 break
         calls = part.get("tool_calls")
+        if not calls:
+            return characters
         for place, call in enumerate(calls if isinstance(calls, list) else ()):
             if isinstance(call, dict):
                 characters += self._add_call(call, place)

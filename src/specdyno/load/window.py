@@ -1,6 +1,7 @@
-"""Closed-loop windows: a fixed list of prompts, `concurrency` in flight, every ending a committed row.
+"""One window: a fixed list of requests, sent at their pace, every ending a committed row.
 
-Owns the pace and the client's own health (event-loop lag). Knows nothing of arms, blocks or verdicts.
+Owns the desk that sends, stamps and keeps, and the client's own health (event-loop lag). When a request is sent is
+`load.pacing`'s and `load.agents`' to say. Knows nothing of arms, blocks or verdicts.
 """
 
 from __future__ import annotations
@@ -8,19 +9,34 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-import aiohttp
-
+from specdyno.load import pacing
 from specdyno.load.client import RawExchange, exchange, record, request_body
+from specdyno.load.http import Client
 from specdyno.plan.schema import Sampling
-from specdyno.records.schema import Outcome, RequestRecord
+from specdyno.records.schema import Arrival, Outcome, RequestRecord, WindowKind
+from specdyno.workload.draw import DrawnSession
 from specdyno.workload.prompts import Prompt, body
 
 _LAG_PROBE_S = 0.02
-_REFUSED_PAUSE_S = 0.5  # where nothing listens: time for the engine's death to be noticed before the next is sent
+# Requests often end together, and those that follow are sent at that moment: between two rows the writer leaves the
+# interpreter to the event loop, unless so many wait that it would fall behind for good.
+_BREATH_S = 0.001
+_BEHIND = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class SessionTurn:
+    """Where a request stands in its agent session, as its row says it."""
+
+    session: str
+    turn: int
+    phase: str
+    supplied: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +44,29 @@ class Job:
     """One request to send."""
 
     prompt: Prompt
+    turn: SessionTurn | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WindowPlan:
+    """A window to run: the load it belongs to, what it asks, and how that arrives.
+
+    `concurrency` in flight (requests, or `sessions`); None: `jobs` at `offsets_ns` from the window's start.
+    """
+
+    load: str
+    kind: WindowKind
+    class_name: str | None
+    concurrency: int | None
+    jobs: tuple[Job, ...] = ()
+    offsets_ns: tuple[int, ...] = ()
+    sessions: tuple[DrawnSession, ...] = ()
+    arrival: Arrival | None = None
+
+    @property
+    def planned(self) -> int:
+        """Requests in its list."""
+        return len(self.jobs) + sum(len(one.session.turns) for one in self.sessions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,10 +75,16 @@ class Endpoint:
 
     base_url: str
     model: str
-    session: aiohttp.ClientSession
+    client: Client
     sampling: Sampling
     timeout_s: float
     secret: str = field(default="", repr=False)  # the API key, kept out of what is stored
+    fields: Mapping[str, Any] = field(default_factory=dict)  # what the engine must be asked to report
+
+    def prepare(self, job: Job) -> tuple[str, bytes]:
+        """The URL and the body that asks a job."""
+        path, payload = body(job.prompt, self.sampling, self.model, max_tokens=job.prompt.max_tokens)
+        return self.base_url + path, request_body({**payload, **self.fields})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,41 +117,44 @@ class WindowRun:
             self.failures[row.outcome] = self.failures.get(row.outcome, 0) + 1
 
 
-async def run_window(endpoint: Endpoint, jobs: Sequence[Job], *, concurrency: int, hooks: Hooks) -> WindowRun:
-    """Send every job once, `concurrency` at a time, in list order.
+async def run_window(
+    endpoint: Endpoint,
+    jobs: Sequence[Job],
+    *,
+    concurrency: int | None = None,
+    offsets_ns: Sequence[int] = (),
+    hooks: Hooks,
+) -> WindowRun:
+    """Send every job once: `concurrency` at a time in list order, or, without one, at its offset from the start.
 
     Returns when all are answered, or, once the engine is dead, when the requests in flight have ended. An error of
     `hooks.keep` (a full disk) or `hooks.on_row` stops the window and is raised.
     """
-    prepared = [_prepare(endpoint, job) for job in jobs]  # serialised before the clock starts
+    prepared = [endpoint.prepare(job) for job in jobs]  # serialised before the clock starts
+
+    async def drive(desk: Desk) -> None:
+        listed = _List(desk, jobs, prepared)
+        if concurrency is None:
+            await pacing.on_schedule(listed, offsets_ns)
+        else:
+            await pacing.closed_loop(listed, len(jobs), concurrency=concurrency)
+
+    return await run_desk(endpoint, drive, hooks=hooks)
+
+
+async def run_desk(endpoint: Endpoint, drive: Callable[[Desk], Awaitable[None]], *, hooks: Hooks) -> WindowRun:
+    """A window around whatever `drive` sends: the lag watched, every row written in order, nothing left behind."""
     run = WindowRun()
     probe = asyncio.ensure_future(_watch_lag(run))
     try:
         # One thread writes, so that rows are committed in order and the event loop never waits for the disk.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="records") as thread:
             writer = _Writer(thread, hooks, run, endpoint.secret)
-            queue = iter(range(len(jobs)))
-
-            async def client() -> None:
-                for index in queue:
-                    run.aborted = run.aborted or not hooks.engine_alive()
-                    if run.aborted or writer.error is not None:
-                        return
-                    url, payload = prepared[index]
-                    raw = await exchange(endpoint.session, url, payload, timeout_s=endpoint.timeout_s)
-                    writer.write(raw, jobs[index], index)
-                    if raw.failure is Outcome.REFUSED:
-                        await asyncio.sleep(_REFUSED_PAUSE_S)
-
-            run.started_ns = time.monotonic_ns()
-            clients = [asyncio.ensure_future(client()) for _ in range(min(concurrency, len(jobs)))]
             try:
-                await asyncio.gather(*clients)
+                run.started_ns = time.monotonic_ns()
+                await drive(Desk(endpoint, hooks, run, writer))
                 run.ended_ns = time.monotonic_ns()
             finally:
-                for one in clients:  # gather leaves the others running where one of them raised
-                    one.cancel()
-                await asyncio.gather(*clients, return_exceptions=True)
                 await writer.drain()
     finally:
         probe.cancel()
@@ -118,6 +166,45 @@ async def run_window(endpoint: Endpoint, jobs: Sequence[Job], *, concurrency: in
     return run
 
 
+class Desk:
+    """Sends the requests of one window and keeps their rows."""
+
+    def __init__(self, endpoint: Endpoint, hooks: Hooks, run: WindowRun, writer: _Writer) -> None:
+        self.endpoint = endpoint
+        self._hooks, self._run, self._writer = hooks, run, writer
+
+    def stopped(self) -> bool:
+        """Whether nothing more is to be sent: the engine is dead, or rows cannot be kept."""
+        self._run.aborted = self._run.aborted or not self._hooks.engine_alive()
+        return self._run.aborted or self._writer.error is not None
+
+    async def exchange(
+        self, job: Job, index: int, *, prepared: tuple[str, bytes], intended_ns: int | None = None
+    ) -> tuple[RawExchange, asyncio.Future[RequestRecord]]:
+        """One request to its end, and its row to be. Without an intended time it was due when it was sent."""
+        url, payload = prepared
+        raw = await exchange(self.endpoint.client, url, payload, timeout_s=self.endpoint.timeout_s)
+        return raw, self._writer.write(raw, job, index, raw.sent_ns if intended_ns is None else intended_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class _List:
+    """A window's list of jobs, as the pace asks for them."""
+
+    desk: Desk
+    jobs: Sequence[Job]
+    prepared: Sequence[tuple[str, bytes]]
+
+    def stopped(self) -> bool:
+        return self.desk.stopped()
+
+    async def send(self, index: int, *, intended_ns: int | None = None) -> Outcome | None:
+        raw, _ = await self.desk.exchange(
+            self.jobs[index], index, prepared=self.prepared[index], intended_ns=intended_ns
+        )
+        return raw.failure
+
+
 class _Writer:
     """Turns raw exchanges into rows and stores them, in a thread of its own."""
 
@@ -126,11 +213,14 @@ class _Writer:
         self._thread, self._hooks, self._run, self._secret = thread, hooks, run, secret
         self._pending: set[asyncio.Future[RequestRecord]] = set()
 
-    def write(self, raw: RawExchange, job: Job, index: int) -> None:
+    def write(self, raw: RawExchange, job: Job, index: int, intended_ns: int) -> asyncio.Future[RequestRecord]:
         loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._thread, self._store, raw, job, index)
+        future = loop.run_in_executor(self._thread, self._store, raw, job, index, intended_ns)
+        if len(self._pending) < _BEHIND:
+            self._thread.submit(time.sleep, _BREATH_S)
         self._pending.add(future)
         future.add_done_callback(self._stored)
+        return future
 
     async def drain(self) -> None:
         while self._pending:
@@ -149,18 +239,15 @@ class _Writer:
         except Exception as error:  # noqa: BLE001 (raised by `run_window`: the event loop would only log it)
             self.error = self.error or error
 
-    def _store(self, raw: RawExchange, job: Job, index: int) -> RequestRecord:
-        prompt = job.prompt
+    def _store(self, raw: RawExchange, job: Job, index: int, intended_ns: int) -> RequestRecord:
+        prompt, place = job.prompt, job.turn
         row = record(
-            raw, prompt, index=index, max_tokens=prompt.max_tokens, intended_ns=raw.sent_ns, secret=self._secret
+            raw, prompt, index=index, max_tokens=prompt.max_tokens, intended_ns=intended_ns, secret=self._secret
         )
+        if place is not None:
+            row = replace(row, session=place.session, turn=place.turn, phase=place.phase, supplied=place.supplied)
         self._hooks.keep(row)
         return row
-
-
-def _prepare(endpoint: Endpoint, job: Job) -> tuple[str, bytes]:
-    path, payload = body(job.prompt, endpoint.sampling, endpoint.model, max_tokens=job.prompt.max_tokens)
-    return endpoint.base_url + path, request_body(payload)
 
 
 async def _watch_lag(run: WindowRun) -> None:

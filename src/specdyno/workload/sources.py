@@ -6,7 +6,7 @@ are dropped and counted: a prompt that came twice in a boot would flatter drafts
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ import orjson
 
 from specdyno.errors import PlanError, Problem
 from specdyno.plan.schema import Plan, TrafficClass
-from specdyno.workload import classes
+from specdyno.workload import classes, packages
 from specdyno.workload.prompts import Prompt, fingerprint
 from specdyno.workload.rows import Asked, UnusableRow, asked
 
@@ -47,6 +47,8 @@ def load_class(traffic_class: TrafficClass, base_dir: Path) -> ClassPrompts:
         PlanError: no such class or file, not a text file, or no usable row.
     """
     source = traffic_class.source
+    if source.startswith(packages.PREFIX):
+        return _collect(packages.prompt_rows(source), traffic_class=traffic_class, name=source)
     if source.startswith(classes.PREFIX):
         data, name = classes.read(source.removeprefix(classes.PREFIX)), source
     else:
@@ -56,7 +58,7 @@ def load_class(traffic_class: TrafficClass, base_dir: Path) -> ClassPrompts:
 
 
 def load_pools(plan: Plan, base_dir: Path) -> dict[str, ClassPrompts]:
-    """The prompts of every class of a plan, by class name.
+    """The prompts of every class of a plan that holds prompts, by class name.
 
     Raises:
         PlanError: the problems of all classes at once.
@@ -64,6 +66,8 @@ def load_pools(plan: Plan, base_dir: Path) -> dict[str, ClassPrompts]:
     pools: dict[str, ClassPrompts] = {}
     problems: list[Problem] = []
     for index, traffic_class in enumerate(plan.workload.classes):
+        if traffic_class.sessions is not None:
+            continue
         try:
             pools[traffic_class.name] = load_class(traffic_class, base_dir)
         except PlanError as error:
@@ -149,7 +153,7 @@ def _lines(data: bytes) -> Iterator[tuple[int, object]]:
             yield number, UnusableRow(f"is no JSON: {error.msg}")
 
 
-def _collect(rows: Iterator[tuple[int, object]], *, traffic_class: TrafficClass, name: str) -> ClassPrompts:
+def _collect(rows: Iterable[tuple[int, object]], *, traffic_class: TrafficClass, name: str) -> ClassPrompts:
     prompts: list[Prompt] = []
     skipped: list[tuple[int, str]] = []
     seen: set[str] = set()

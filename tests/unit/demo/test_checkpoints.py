@@ -85,7 +85,7 @@ def test_what_fails_leaves_nothing_behind(cache):
         raise EngineError("no torch here")
 
     with pytest.raises(EngineError, match="no torch here"):
-        checkpoints._made("target", fail)
+        checkpoints.made("target", fail)
     assert list(cache.iterdir()) == []
 
 
@@ -95,7 +95,7 @@ def test_where_another_process_was_first_its_folder_is_taken(cache):
         (cache / "target").mkdir()
         (cache / "target" / "theirs").write_text("theirs")
 
-    folder = checkpoints._made("target", make)
+    folder = checkpoints.made("target", make)
     assert [path.name for path in folder.iterdir()] == ["theirs"]
     assert [path.name for path in cache.iterdir()] == ["target"]
 

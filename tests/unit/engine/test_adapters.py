@@ -238,7 +238,7 @@ def test_every_mistake_in_the_flags_is_told_at_once():
     with pytest.raises(PlanError) as caught:
         adapter("vllm", args={"model": "x", "port": 0, "api-key": "k"}, command=["vllm", "serve", "--api-key=k"])
     places = [problem.place for problem in caught.value.problems]
-    assert places == ["engine.args.model", "engine.args.api-key", "engine.command", "engine.args.port"]
+    assert places == ["engine.args.model", "engine.args.api-key", "engine.command[2]", "engine.args.port"]
     assert "k" not in {problem.seen for problem in caught.value.problems}
 
 

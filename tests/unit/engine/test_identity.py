@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from specdyno.engine import llamacpp
 from specdyno.engine.base import Answers
 from specdyno.engine.llamacpp import LlamaCppAdapter
+from specdyno.engine.sglang import SglangAdapter
 from specdyno.engine.simulated.adapter import SimulatedAdapter
+from specdyno.engine.trtllm import TrtllmAdapter
 from specdyno.engine.vllm import VllmAdapter
 from specdyno.plan.schema import Engine, EngineKind, Target
 
@@ -21,6 +23,8 @@ INFO = "/server_info?config_format=json"
 MODELS = {"object": "list", "data": [{"id": "served-name", "object": "model"}]}
 VLLM = VllmAdapter(Engine(kind=EngineKind.VLLM), Target(model="m"))
 LLAMA = LlamaCppAdapter(Engine(kind=EngineKind.LLAMACPP), Target(model="m"))
+SGLANG = SglangAdapter(Engine(kind=EngineKind.SGLANG), Target(model="m"))
+TRTLLM = TrtllmAdapter(Engine(kind=EngineKind.TRTLLM), Target(model="m"))
 SIMULATED = SimulatedAdapter(Engine(kind=EngineKind.SIMULATED), Target(model="m"))
 
 
@@ -176,12 +180,15 @@ def test_the_simulated_engine_tells_its_truth():
 
 odd = st.none() | st.text(max_size=4) | st.integers() | st.lists(st.none() | st.text(max_size=2), max_size=2)
 odd |= st.dictionaries(
-    st.sampled_from(["data", "version", "params", "default_generation_settings", "speculative"]), odd
+    st.sampled_from(
+        ["data", "version", "params", "default_generation_settings", "speculative", "speculative_algorithm"]
+    ),
+    odd,
 )
 odd |= st.lists(odd, max_size=2)
 
 
-@pytest.mark.parametrize("made", [VLLM, LLAMA, SIMULATED], ids=lambda made: made.name)
+@pytest.mark.parametrize("made", [VLLM, LLAMA, SGLANG, TRTLLM, SIMULATED], ids=lambda made: made.name)
 @given(data=st.data())
 def test_no_odd_answer_raises(made, data):
     pages = {path: data.draw(odd, label=path) for path in (*made.questions, "/server_info")}

@@ -301,7 +301,7 @@ def test_free_ports_are_free():
 def test_the_keeper_needs_nothing_but_the_standard_library():
     path = Path(process.__file__).with_name("keeper.py")
     done = subprocess.run(
-        [sys.executable, "-I", "-S", str(path), "1", os.devnull, "true"],
+        [sys.executable, "-I", "-S", str(path), "1", os.devnull, "null", "true"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=20, check=False,
     )  # fmt: skip
     assert done.stdout.startswith("pid ")

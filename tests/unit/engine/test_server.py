@@ -10,6 +10,8 @@ from aiohttp import web
 from specdyno.engine import process, server
 from specdyno.engine.llamacpp import LlamaCppAdapter
 from specdyno.engine.server import Server
+from specdyno.engine.sglang import SglangAdapter
+from specdyno.engine.trtllm import TrtllmAdapter
 from specdyno.engine.vllm import VllmAdapter
 from specdyno.errors import EngineError
 from specdyno.load.boot import session_for
@@ -156,6 +158,13 @@ async def test_a_foreign_server_is_told_apart_by_what_it_answers(foreign, sessio
     other = await server.attach(await foreign({"/v1/models": MODELS}), engine, session)
     assert isinstance(other.adapter, VllmAdapter)
     assert other.process is None
+    sglang = await server.attach(
+        await foreign({"/v1/models": MODELS, "/server_info": {"model_path": "m"}}), engine, session
+    )
+    assert isinstance(sglang.adapter, SglangAdapter)
+    pages = {"/v1/models": MODELS, "/prometheus/metrics": "trtllm_generation_tokens_total 1"}
+    trtllm = await server.attach(await foreign(pages), engine, session)
+    assert isinstance(trtllm.adapter, TrtllmAdapter)
     await other.stop()
     assert (await other.identity()).model == "served"
 

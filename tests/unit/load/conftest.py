@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import aiohttp
 import pytest
 from tests.unit.load.scripted_server import Scripted
 
+from specdyno.load.http import Client
 from specdyno.load.window import Endpoint
 from specdyno.plan.schema import Sampling
 
@@ -23,14 +23,13 @@ async def scripted():
 
 
 @pytest.fixture
-async def session():
-    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0), auto_decompress=False) as opened:
-        yield opened
+def client():
+    return Client()
 
 
 @pytest.fixture
-def place(scripted, session):
+def place(scripted, client):
     def make(timeout_s: float = 5.0, secret: str = "") -> Endpoint:
-        return Endpoint(scripted.url, "m", session, Sampling(temperature=0.0), timeout_s, secret)
+        return Endpoint(scripted.url, "m", client, Sampling(temperature=0.0), timeout_s, secret)
 
     return make

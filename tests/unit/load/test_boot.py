@@ -95,8 +95,9 @@ async def test_an_engine_that_dies_under_load_is_a_failed_boot(measured, ordinal
     assert "died under load" in boot.failure
     assert records.windows[-1].ended_ns is None
     codes = [list(Outcome)[code] for code in records.requests.outcome_code]
-    assert codes.count(Outcome.BROKEN_STREAM) == 1
-    assert len(codes) <= ordinal + 1
+    # One is cut; the next may still reach the dying process's socket before it refuses.
+    assert 1 <= codes.count(Outcome.BROKEN_STREAM) <= 2
+    assert len(codes) <= ordinal + 2
 
 
 async def test_an_engine_that_does_not_boot_is_a_failed_boot_with_its_last_words(measured):

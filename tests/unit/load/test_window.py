@@ -54,7 +54,7 @@ async def test_jobs_are_sent_in_the_order_of_the_list(scripted, place):
 def test_for_any_speed_of_answers_each_job_is_exchanged_once(delays, concurrency):
     sent, flying, most = [], 0, 0
 
-    async def fake(_session, _url, body, *, timeout_s):
+    async def fake(_client, _url, body, *, timeout_s):
         nonlocal flying, most
         place = int(body.decode().split("question ")[1].split('"')[0])
         sent.append(place)
@@ -100,7 +100,7 @@ async def test_an_error_of_a_watcher_is_not_lost(place):
 
 
 async def test_a_bug_in_one_client_leaves_no_other_running(place, monkeypatch):
-    async def odd(_session, _url, body, *, timeout_s):
+    async def odd(_client, _url, body, *, timeout_s):
         if b"question 0" in body:
             raise ValueError("a bug")
         await asyncio.sleep(30)
@@ -131,12 +131,12 @@ async def test_once_the_engine_is_dead_nothing_more_is_sent(scripted, place):
     assert len(scripted.bodies) == 3
 
 
-async def test_a_port_that_refuses_is_not_stormed(session):
+async def test_a_port_that_refuses_is_not_stormed(client):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     born = time.monotonic()
-    endpoint = Endpoint(f"http://127.0.0.1:{port}", "m", session, Sampling(temperature=0.0), 5.0)
+    endpoint = Endpoint(f"http://127.0.0.1:{port}", "m", client, Sampling(temperature=0.0), 5.0)
     hooks = Hooks(lambda _row: None, engine_alive=lambda: time.monotonic() < born + 0.2)
     run = await run_window(endpoint, jobs(500), concurrency=2, hooks=hooks)
     assert run.aborted

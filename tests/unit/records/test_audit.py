@@ -308,3 +308,25 @@ def test_the_tests_change_series_that_exist():
     names = {series.name for window in HEALTHY.windows for series in window.after.series}
     assert isinstance(HEALTHY.windows[0].after.series[0], Series)
     assert {Family.GENERATION_TOKENS.value, Family.DECODE_STEPS.value, Family.SPEC_ACCEPTED_TOKENS.value} <= names
+
+
+def test_steps_without_an_accepted_count_are_no_broken_identity():
+    """SGLang counts verifications and no accepted tokens; acceptance comes with its answers."""
+
+    def without_accepted(window):
+        both = (
+            replace(
+                sample,
+                series=tuple(s for s in sample.series if not s.name.startswith("spec_accepted")),
+            )
+            for sample in (window.before, window.after)
+        )
+        return replace(window, **dict(zip(("before", "after"), both, strict=True)))
+
+    assert codes(with_windows(without_accepted)) == codes(HEALTHY)
+
+
+def test_an_engine_that_was_never_run_here_is_named():
+    plan = Plan.model_validate({**HEALTHY.header.plan, "engine": {"kind": "sglang"}})
+    found = [f for f in audit_records(HEALTHY, plan).findings if f.code is FindingCode.ENGINE_NOT_RUN_HERE]
+    assert [(f.severity, f.detail) for f in found] == [(Severity.NOTE, "written from SGLang 0.5.23")]

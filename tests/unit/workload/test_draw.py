@@ -15,18 +15,22 @@ from specdyno.plan.schema import Plan
 from specdyno.workload.draw import (
     counts_by_share,
     draw,
-    interleave,
+    exact_sizes,
     largest_sizing,
     needs,
     warm_up,
     warm_up_by_load,
     warm_up_requests,
 )
+from specdyno.workload.mixture import interleave
 from specdyno.workload.prompts import Prompt, fingerprint
+from specdyno.workload.sessions import ClassSessions, Session, Turn
 from specdyno.workload.sources import ClassPrompts
 
 
-def plan_with(shares: Sequence[float], loads: Sequence[Mapping[str, object]], seed: int = 1) -> Plan:
+def plan_with(
+    shares: Sequence[float], loads: Sequence[Mapping[str, object]], seed: int = 1, *, measure: str = "jobs_per_s"
+) -> Plan:
     total = sum(shares)
     classes = [
         {"name": f"c{index}", "prompts": "builtin:code", "share": share / total, "max_tokens": 10 + index}
@@ -41,7 +45,9 @@ def plan_with(shares: Sequence[float], loads: Sequence[Mapping[str, object]], se
             "candidates": [{"method": "ngram", "draft_tokens": 3}],
             "workload": {"sampling": {"temperature": 0}, "classes": classes},
             "loads": [{"window": "2s", **load} for load in loads],
-            "objectives": [{"name": "o", "load": loads[0]["name"], "measure": "jobs_per_s"}],
+            "objectives": [
+                {"name": "o", "load": loads[0]["name"], "measure": measure, "service_level": {"e2el": "9s"}}
+            ],
         }
     )
 
@@ -205,3 +211,91 @@ def test_what_sizing_gives_can_be_drawn(plan: Plan, wanted: tuple[int, int], siz
     assert mixed == sizing.requests
     assert all(1 <= count <= max(1, asked[name]) for name, count in mixed.items())
     assert set(sizing.clipped) == {name for name, count in mixed.items() if count < asked[name]}
+
+
+# ---- open loads, searches and sessions -------------------------------------------------------------------------------
+
+
+def agents_plan(**load: object) -> Plan:
+    """Prompts for one load, sessions of two classes for another."""
+    plan = plan_with([1, 1], [{"name": "pool", "concurrency": 2}]).model_dump(mode="json", exclude_none=True)
+    kinds = [
+        {"name": f"a{n}", "sessions": "x.jsonl", "share": share, "max_tokens": 9} for n, share in ((0, 0.75), (1, 0.25))
+    ]
+    plan["workload"]["classes"] += kinds
+    plan["loads"].append({"name": "agents", "sessions": 6, "window": "2s", **load})
+    return Plan.model_validate(plan)
+
+
+def session_pools(size: int) -> dict[str, ClassSessions]:
+    turns = (Turn("planning", ({"role": "user", "content": "x"},)),)
+    return {
+        name: ClassSessions(tuple(Session(f"{number}", None, None, turns) for number in range(size)))
+        for name in ("a0", "a1")
+    }
+
+
+def prompt_pools(plan: Plan, size: int) -> dict[str, ClassPrompts]:
+    return {name: ClassPrompts(tuple(prompt(name, number) for number in range(size))) for name in ("c0", "c1")}
+
+
+def test_sessions_feed_loads_of_sessions_and_prompts_the_others_none_twice() -> None:
+    plan = agents_plan()
+    drawn = draw(plan, prompt_pools(plan, 30), 0, {"pool": 12, "agents": 8}, session_pools=session_pools(20))
+    pool, agents = drawn.windows
+    assert (len(pool.prompts), pool.sessions) == (12, ())
+    assert agents.prompts == ()
+    assert Counter(one.class_name for one in agents.sessions) == {"a0": 6, "a1": 2}
+    used = [one.id for one in (*drawn.warm_up_sessions["agents"], *agents.sessions)]
+    assert len(set(used)) == len(used) == 12
+    assert needs(plan, {"pool": 12, "agents": 8}) == {"c0": 8, "c1": 8, "a0": 9, "a1": 3}
+
+
+def test_sessions_of_a_block_are_drawn_the_same_again() -> None:
+    plan = agents_plan()
+    first, again, other = (
+        draw(plan, prompt_pools(plan, 30), block, {"agents": 8}, session_pools=session_pools(20)).windows[0].sessions
+        for block in (0, 0, 1)
+    )
+    assert first == again
+    assert first != other
+
+
+def test_a_shortage_of_sessions_shortens_only_loads_of_sessions() -> None:
+    plan = agents_plan()
+    sizing = largest_sizing(plan, prompt_pools(plan, 60), {"pool": 40, "agents": 40}, session_pools=session_pools(10))
+    assert sizing.requests["pool"] == 40
+    assert sizing.clipped == {"agents": (40, sizing.requests["agents"])}
+    drawn = draw(plan, prompt_pools(plan, 60), 0, sizing.requests, session_pools=session_pools(10))
+    assert len(drawn.windows[1].sessions) == sizing.requests["agents"] > 1
+
+
+def test_too_few_sessions_name_class_and_numbers() -> None:
+    plan = agents_plan(requests=40)
+    with pytest.raises(PlanError, match=r'class "a0" has 20 sessions and one boot needs 33'):
+        draw(plan, prompt_pools(plan, 30), 0, exact_sizes(plan), session_pools=session_pools(20))
+
+
+def test_open_loads_have_exact_sizes_that_are_never_cut() -> None:
+    loads = [{"name": "open", "rate": 10}, {"name": "trace", "trace": "t.csv"}, {"name": "pool", "concurrency": 2}]
+    plan = plan_with([1, 1], loads)
+    exact = exact_sizes(plan, {"trace": [0.0, 0.5, 1.9, 2.0]})
+    assert exact == {"open": 20, "trace": 3}
+    sizing = largest_sizing(plan, pools_of(plan, 40), {"pool": 900}, exact=exact)
+    assert sizing.requests["open"] == 20
+    assert sizing.clipped == {"pool": (900, sizing.requests["pool"])}
+    with pytest.raises(PlanError, match="one boot needs"):
+        largest_sizing(plan, pools_of(plan, 12), {"pool": 1}, exact=exact)
+
+
+def test_each_step_of_a_search_has_prompts_of_its_own_for_the_largest_rate_it_may_come_to() -> None:
+    plan = plan_with([3, 1], [{"name": "s", "rates": [2, 32], "steps": 3}], measure="largest_rate")
+    exact = exact_sizes(plan)
+    drawn = draw(plan, pools_of(plan, 200), 0, exact)
+    assert [(window.step, len(window.prompts)) for window in drawn.windows] == [(0, 16), (1, 32), (2, 64)]
+    assert exact == {"s": 112}
+    asked = [one.sha256 for window in drawn.windows for one in window.prompts]
+    assert len(set(asked)) == len(asked)
+    for window in drawn.windows:  # a lower rate asks a prefix, which holds the shares too
+        first = Counter(one.class_name for one in window.prompts[:8])
+        assert abs(first["c0"] - 6) <= 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 from specdyno.engine.base import HOST, Adapter, Answers, flatten
+from specdyno.engine.refusal import Refusal
 from specdyno.engine.simulated.settings import API_KEY_VARIABLE
 from specdyno.engine.vllm import speculative_config
 from specdyno.plan.schema import Arm
@@ -32,6 +33,9 @@ class SimulatedAdapter(Adapter):
             config = {key: value for key, value in speculative_config(arm).items() if key not in _SERVER_OPTIONS}
             flags += ["--speculative-config", json.dumps(config), "--per-request-spec-decode-metrics", "detailed"]
         return flags
+
+    def refusal(self, identity: Identity, arm: Arm, log: str) -> Refusal | None:  # noqa: ARG002 (never)
+        return None  # its faults are there to be measured, so that the audit's findings can be seen at work
 
     def identity(self, answers: Answers) -> Identity:
         info = answers.mapping("/server_info")

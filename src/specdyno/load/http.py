@@ -1,0 +1,264 @@
+"""The smallest HTTP/1.1 client that streams: one connection per request, a stamp on every read, nothing decoded.
+
+Owns the socket. It knows where an answer ends (chunks, a length, or the end of the connection) and no more; chunks are
+taken apart by `unchunked` once the timed part is over. No redirects, proxies, compression or reuse: each would hide
+from a measurement what it costs. `docs/design/client.md` says what that saves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+from urllib.parse import urlsplit
+
+_LAST_CHUNK = b"0\r\n\r\n"
+_MOST_HEAD_BYTES = 65_536
+_RESOLVED_S = 10.0  # how long an address is believed
+
+Reads = list[tuple[int, bytes]]
+
+
+class BrokenAnswerError(Exception):
+    """What came is no whole HTTP answer."""
+
+
+@dataclass(slots=True)
+class Client:
+    """How requests are sent: the headers of each (an API key among them), and whom TLS trusts (None: the system's).
+
+    A connection for each request: llama.cpp closes its own after every stream without saying so, uvicorn after 5 s of
+    idling, and a request that meets a closing connection would be counted as the engine's failure.
+    """
+
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    tls: ssl.SSLContext | None = None
+    _places: dict[str, _Place] = field(default_factory=dict, init=False, repr=False)
+
+    async def post(self, url: str, body: bytes, reply: Reply) -> None:
+        """Send the body and feed `reply` until its answer is whole.
+
+        Raises OSError where no connection comes about (`reply.connected` is False then) or it breaks, and
+        BrokenAnswerError where it ends too early or speaks no HTTP. Whatever came is in `reply`.
+        """
+        place = self._places.get(url) or self._places.setdefault(url, _Place.of(url, self))
+        reply.request = place.head + b"%d\r\n\r\n" % len(body) + body
+        try:
+            await place.connect(reply)
+            await reply.ended
+        finally:
+            reply.close()
+
+
+class Reply(asyncio.Protocol):
+    """One answer as it arrives: `reads` are (stamp in ns, bytes of the body, chunked or not)."""
+
+    __slots__ = (
+        "_head",
+        "_left",
+        "_transport",
+        "chunked",
+        "connected",
+        "content_type",
+        "ended",
+        "reads",
+        "request",
+        "status",
+    )
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, reads: Reads) -> None:
+        self.reads = reads
+        self.request = b""
+        self.ended: asyncio.Future[None] = loop.create_future()
+        self.connected = self.chunked = False
+        self.status: int | None = None
+        self.content_type = ""
+        self._head: bytes | None = b""  # None: it has been read
+        self._left: int | None = None  # bytes of the body to come; None: not said
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport, self.connected = cast("asyncio.Transport", transport), True  # uvloop's is no subclass
+        self._transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        stamp_ns = time.monotonic_ns()
+        if self._head is not None:
+            data = self._begin(data)
+            if not data and self._left != 0:
+                return
+        if data:
+            self.reads.append((stamp_ns, data))
+        if self.chunked:
+            if (data[-5:] == _LAST_CHUNK or len(data) < len(_LAST_CHUNK)) and self._last_chunk(data):
+                self._end()
+        elif self._left is not None:
+            self._left -= len(data)
+            if self._left <= 0:
+                self._end()
+
+    def _last_chunk(self, data: bytes) -> bool:
+        """Whether the body ends with its last chunk: no body looks so by chance, since none holds a bare line of 0."""
+        ending = data if len(data) > len(_LAST_CHUNK) + 1 else b"".join(part for _, part in self.reads[-7:])
+        return ending[-7:] in (b"\r\n" + _LAST_CHUNK, _LAST_CHUNK)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if exc is not None:
+            self._end(exc)
+        elif self._head is not None:
+            self._end(BrokenAnswerError("the connection was closed before an answer came"))
+        elif self.chunked or self._left is not None:
+            self._end(BrokenAnswerError("the connection was closed within the answer"))
+        else:
+            self._end()
+
+    def close(self) -> None:
+        """Give the connection back, at once where the answer is not whole."""
+        self.ended.cancel()
+        whole = not self.ended.cancelled() and self.ended.exception() is None
+        if self._transport is not None and whole:
+            self._transport.close()
+        elif self._transport is not None:
+            self._transport.abort()
+
+    def _end(self, error: Exception | None = None) -> None:
+        if self.ended.done():
+            return
+        if error is None:
+            self.ended.set_result(None)
+        else:
+            self.ended.set_exception(error)
+
+    def _begin(self, data: bytes) -> bytes:
+        """Take the head off the first bytes; what is left belongs to the body."""
+        self._head = (self._head or b"") + data
+        while True:
+            head, found, rest = self._head.partition(b"\r\n\r\n")
+            if not found:
+                if len(head) > _MOST_HEAD_BYTES or not head.startswith(b"HTTP/"[: len(head)]):
+                    self._end(BrokenAnswerError("the server does not speak HTTP/1.1"))
+                return b""
+            status, headers = _read_head(head)
+            if status is None:
+                self._end(BrokenAnswerError("the server does not speak HTTP/1.1"))
+                return b""
+            if status >= 200:
+                break
+            self._head = rest  # an interim answer: the real one follows
+        self._head, self.status = None, status
+        self.content_type = headers.get(b"content-type", b"").decode("latin-1").partition(";")[0].strip().lower()
+        self.chunked = b"chunked" in headers.get(b"transfer-encoding", b"").lower()
+        if not self.chunked:
+            length = headers.get(b"content-length", b"")
+            self._left = int(length) if length.isdigit() else 0 if status in (204, 304) else None
+        return rest
+
+
+@dataclass(slots=True)
+class _Place:
+    """Where a URL points to."""
+
+    host: str
+    port: int
+    tls: ssl.SSLContext | None
+    head: bytes  # of the request, up to the length of its body
+    addresses: list[str] = field(default_factory=list)
+    resolved: float = 0.0
+
+    @classmethod
+    def of(cls, url: str, client: Client) -> _Place:
+        parts = urlsplit(url)
+        secure = parts.scheme == "https"
+        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        lines = [f"POST {path} HTTP/1.1", f"Host: {parts.netloc.rpartition('@')[2]}"]
+        lines += [f"{name}: {value}" for name, value in client.headers.items()]
+        head = "\r\n".join([*lines, "Accept: */*", "Connection: close", "Content-Length: "]).encode()
+        tls = (client.tls or ssl.create_default_context()) if secure else None
+        return cls(parts.hostname or "", parts.port or (443 if secure else 80), tls, head)
+
+    async def connect(self, reply: Reply) -> None:
+        """Connect to the first address that answers, which is asked first from then on."""
+        loop = asyncio.get_running_loop()
+        if not self.addresses or loop.time() > self.resolved + _RESOLVED_S:
+            found = await loop.getaddrinfo(self.host, self.port, type=1)
+            fresh = list(dict.fromkeys(str(one[4][0]) for one in found))
+            self.addresses = [one for one in self.addresses if one in fresh][:1] or fresh
+            self.addresses += [one for one in fresh if one not in self.addresses]
+            self.resolved = loop.time()
+        refused: OSError | None = None
+        for address in tuple(self.addresses):
+            try:
+                await loop.create_connection(
+                    lambda: reply, address, self.port, ssl=self.tls, server_hostname=self.host if self.tls else None
+                )
+            except OSError as error:
+                refused = refused or error
+            else:
+                if address != self.addresses[0]:
+                    self.addresses = [address, *(one for one in self.addresses if one != address)]
+                return
+        raise refused or OSError(f"{self.host} has no address")
+
+
+def unchunked(reads: Reads) -> tuple[Reads, str]:
+    """The body of chunked reads, each part with the stamp of the read that brought it, and what is wrong with it."""
+    body: Reads = []
+    rest, left = b"", 0  # of the chunk at hand, with the line end that closes it
+    for stamp_ns, read in reads:
+        if not left and not rest and (whole := _lone_chunk(read)):
+            body.append((stamp_ns, whole))
+            continue
+        data, at, parts = rest + read, 0, list[bytes]()
+        rest = b""
+        while at < len(data):
+            if left:
+                end = min(at + left, len(data))
+                if left > 2:
+                    parts.append(data[at : min(at + left - 2, end)])
+                left -= end - at
+                at = end
+                continue
+            line_end = data.find(b"\r\n", at)
+            if line_end < 0:
+                rest = data[at:]
+                break
+            size = _chunk_size(data[at:line_end])
+            if size is None or size == 0:
+                _append(body, stamp_ns, parts)
+                return body, "" if size == 0 else "the answer is cut into chunks without a size"
+            at, left = line_end + 2, size + 2
+        _append(body, stamp_ns, parts)
+    return body, "the connection was closed within the answer"
+
+
+def _lone_chunk(read: bytes) -> bytes:
+    """The data of a read that is one whole chunk, as most are; empty where it is anything else."""
+    start = read.find(b"\r\n") + 2
+    size = _chunk_size(read[: start - 2])
+    return read[start:-2] if size and start + size + 2 == len(read) else b""
+
+
+def _append(body: Reads, stamp_ns: int, parts: list[bytes]) -> None:
+    if parts:
+        body.append((stamp_ns, parts[0] if len(parts) == 1 else b"".join(parts)))
+
+
+def _chunk_size(line: bytes) -> int | None:
+    try:
+        size = int(line.partition(b";")[0] if b";" in line else line, 16)
+    except ValueError:
+        return None
+    return size if size >= 0 else None
+
+
+def _read_head(head: bytes) -> tuple[int | None, dict[bytes, bytes]]:
+    first, *lines = head.split(b"\r\n")
+    words = first.split(None, 2)
+    if len(words) < 2 or not words[0].startswith(b"HTTP/1.") or not words[1].isdigit():
+        return None, {}
+    return int(words[1]), {
+        name.strip().lower(): value.strip() for name, _, value in (line.partition(b":") for line in lines)
+    }
