@@ -58,10 +58,11 @@ def cells(plan: Plan, objective: Objective) -> tuple[str, ...]:
 
     A job's own time is a class's property at concurrency 1 only: elsewhere the server serves it among others.
     """
-    load, classes = plan.load(objective.load), plan.workload.classes
+    load = plan.load(objective.load)
+    classes = plan.classes_at(load)
     pure = objective.measure is not MeasureName.TIME_PER_JOB or load.concurrency == 1
     declared = objective.scopes and load.class_windows and pure and len(classes) > 1
-    return tuple(part.name for part in classes) if declared else ()
+    return classes if declared else ()
 
 
 def objective_level(plan: Plan, objective: Objective) -> float:

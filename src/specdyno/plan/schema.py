@@ -191,6 +191,11 @@ class Plan(Part):
         """A measured load by name; a rung is named `ladder@concurrency`."""
         return next(load for load in self.measured_loads if load.name == name)
 
+    def classes_at(self, load: Load) -> tuple[str, ...]:
+        """Names of the classes that a load asks: those of sessions, or those of prompts."""
+        replayed = load.sessions is not None
+        return tuple(part.name for part in self.workload.classes if (part.sessions is not None) is replayed)
+
     def service_level(self, load: str) -> ServiceLevel:
         """What requests at a load must meet: the level of the first objective there that states one, else empty."""
         levels = (one.service_level for one in self.objectives if one.load == load)

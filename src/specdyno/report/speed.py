@@ -163,7 +163,7 @@ def throughput(analysis: Analysis, verdict: Verdict, marks: dict[str, Mark]) -> 
 
 def explained(analysis: Analysis, verdict: Verdict, marks: dict[str, Mark]) -> list[ExplainedRow]:
     rows = []
-    for load in analysis.loads:
+    for load in (name for name in analysis.loads if name not in analysis.paced_loads):
         steps = {one.arm: one.tokens_per_step for one in analysis.curves if one.load == load and one.class_name is None}
         for one in speed_contrasts(analysis, verdict, load, None)[1]:
             tokens = steps.get(one.candidate, Undefined("no acceptance recorded"))

@@ -89,6 +89,7 @@ def _analyse(records: StudyRecords, plan: Plan) -> Analysis:
         outcome_counts=study.outcome_counts(),
         drifts=drifts,
         noise=study.noise(contrasts),
+        paced_loads=tuple(load.name for load in plan.measured_loads if not load.closed),
         ladders=ladders(plan.loads, contrasts),
         phases=study.phases(),
     )
@@ -152,8 +153,12 @@ class _Study:
         return self.views.get((arm, load, WindowKind.MIXED, None), {})
 
     def cells(self, arms: Sequence[Arm]) -> list[Cell]:
-        names: tuple[str | None, ...] = (None, *self.classes)
-        return [(arm.name, load.name, name) for arm in arms for load in self.plan.measured_loads for name in names]
+        return [
+            (arm.name, load.name, name)
+            for arm in arms
+            for load in self.plan.measured_loads
+            for name in (None, *self.plan.classes_at(load))
+        ]
 
     def curves(self) -> tuple[Curve, ...]:
         candidates = [arm for arm in self.plan.arms() if arm.role is Role.CANDIDATE]

@@ -216,5 +216,6 @@ class Analysis:
     outcome_counts: tuple[BlockedCounts, ...] = ()
     drifts: tuple[Drift, ...] = ()
     noise: tuple[NoiseBudget, ...] = ()
+    paced_loads: tuple[str, ...] = ()  # whose throughput the arrivals set, or pauses: it says nothing of a step's cost
     ladders: tuple[Ladder, ...] = ()
     phases: tuple[PhaseSummary, ...] = ()

@@ -28,8 +28,7 @@ class Recommendation:
 
 def recommendations(verdict: Verdict, analysis: Analysis, plan: Plan) -> tuple[Recommendation, ...]:
     """One per objective, in the plan's order."""
-    names = tuple(part.name for part in plan.workload.classes)
-    found = (_recommendation(objective, names) for objective in verdict.objectives)
+    found = (_recommendation(one, plan.classes_at(plan.load(one.load))) for one in verdict.objectives)
     return tuple(replace(one, up_to=_limit(one, analysis)) for one in found)
 
 
