@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specdyno.workload import logs
 from specdyno.workload.logs.classify import CLASSES, class_of, code_share, look
 from specdyno.workload.logs.language import language_of
 from specdyno.workload.logs.request import Request, walk
@@ -56,6 +57,11 @@ CASES: list[tuple[str, str]] = [
 @pytest.mark.parametrize(("found", "expected"), CASES)
 def test_a_request_gets_the_first_class_that_fits(found: str, expected: str) -> None:
     assert found == expected
+
+
+def test_the_table_for_readers_names_the_classes_in_the_order_of_the_rules() -> None:
+    rows = [line.split("|")[1].strip() for line in (logs.__doc__ or "").splitlines() if line.startswith("| ")]
+    assert rows == ["class", *CLASSES]
 
 
 def test_every_class_has_a_case() -> None:

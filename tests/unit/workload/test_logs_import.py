@@ -307,6 +307,12 @@ def test_a_file_of_no_use_is_one_message_and_leaves_nothing(tmp_path: Path, cont
     assert seen in refusal(tmp_path, log(tmp_path, content))
 
 
+def test_a_gzip_file_that_is_cut_off_says_so(tmp_path: Path) -> None:
+    packed = gzip.compress(b"".join(orjson.dumps(chat(f"{n}?")) + b"\n" for n in range(999)))
+    (tmp_path / "log.gz").write_bytes(packed[: len(packed) // 2])
+    assert "is a gzip file that is cut off" in refusal(tmp_path, tmp_path / "log.gz")
+
+
 def test_all_files_that_cannot_be_read_are_named_at_once(tmp_path: Path) -> None:
     told = refusal(tmp_path, tmp_path / "missing.jsonl", tmp_path, log(tmp_path, b"", name="empty.jsonl"))
     assert all(words in told for words in ("missing.jsonl: there is no such file", "is a directory", "is empty"))
