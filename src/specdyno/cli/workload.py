@@ -28,11 +28,11 @@ def import_(
     processes: Annotated[int | None, typer.Option(min=1, help="Worker processes; default: one a core.")] = None,
 ) -> None:
     """Turn production logs into classes of prompts, sessions and a piece of a plan. Nothing leaves this machine."""
-    from specdyno import workload_screens
+    from specdyno import screens
     from specdyno.workload.logs.importing import import_logs
 
     found = import_logs(logs, folder, redact=redact, kept=keep, processes=processes)
-    out.print(workload_screens.imported(found.account, found.folder))
+    out.print(screens.imported(found.account, found.folder))
     place = escape(str(found.folder))
     out.print(f"next: specdyno workload inspect {place}, then put {place}/workload.yaml into a plan", soft_wrap=True)
 
@@ -47,13 +47,13 @@ def inspect(
     page: Annotated[Path | None, typer.Option("--out", help="Also draw it: an HTML page.")] = None,
 ) -> None:
     """Show classes, shares, lengths, turns, languages, and how useful drafts from history promise to be."""
-    from specdyno import workload_screens
+    from specdyno import screens
     from specdyno.report import atomic, workload_page
     from specdyno.workload.logs.survey import survey
 
     found = [survey(source) for source in sources]
     if page is not None:
         atomic.write(page, workload_page.render(found))
-    out.print(workload_screens.inspected(found))
+    out.print(screens.inspected(found))
     if page is not None:
         out.print(f"drawn: {escape(str(page))}", soft_wrap=True)

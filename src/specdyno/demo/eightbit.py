@@ -27,13 +27,19 @@ def compress(source: Path, target: Path) -> None:
     kept: Tensors = {}
     for name, (dtype, array) in read(source).items():
         if dtype in {"BF16", "F16", "F32"} and array.ndim == 2:
-            weights = _to_float(dtype, array)
-            scales = np.maximum(np.abs(weights).max(axis=1), 1e-12) / 127.0
-            kept[name + _QUANTISED] = ("I8", np.rint(weights / scales[:, None]).astype(np.int8))
-            kept[name + _SCALES] = ("F32", scales.astype(np.float32))
+            quantised, scales = rows(dtype, array)
+            kept[name + _QUANTISED] = ("I8", quantised)
+            kept[name + _SCALES] = ("F32", scales)
         else:
             kept[name] = (dtype, array)
     write(target, kept)
+
+
+def rows(dtype: str, array: Array) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.float32]]:
+    """A matrix as int8 rows and one scale for each; an all-zero row has a scale that is no zero."""
+    weights = _to_float(dtype, array)
+    scales = np.maximum(np.abs(weights).max(axis=1), 1e-12) / 127.0
+    return np.rint(weights / scales[:, None]).astype(np.int8), scales.astype(np.float32)
 
 
 def restore(source: Path, target: Path) -> None:

@@ -21,12 +21,13 @@ from specdyno.engine import server, tls
 from specdyno.engine.base import Adapter, api_key, conceal
 from specdyno.errors import BlockedEngineError, EngineError
 from specdyno.load.agents import run_sessions
+from specdyno.load.crew import Crew
 from specdyno.load.http import Client
 from specdyno.load.search import SearchPlan, search
 from specdyno.load.watch import Watcher
 from specdyno.load.window import Endpoint, Hooks, WindowPlan, WindowRun, run_window
 from specdyno.plan.schema import Arm, Engine, Plan, Sessions
-from specdyno.records.schema import BootStatus, Outcome, RequestRecord
+from specdyno.records.schema import BootStatus, Finding, FindingCode, Outcome, RequestRecord, Severity
 from specdyno.records.store import Store
 
 _DYING_S = 10.0  # how long an engine that dropped connections may fail to answer before it counts as dead
@@ -67,6 +68,7 @@ class Rig:
     adapter: Adapter
     store: Store
     watcher: Watcher
+    crew: Crew = field(default_factory=Crew)
 
 
 async def measure(rig: Rig, task: BootTask, *, warm_up: Sequence[WindowPlan], windows: Windows) -> EngineError | None:
@@ -90,7 +92,11 @@ async def measure(rig: Rig, task: BootTask, *, warm_up: Sequence[WindowPlan], wi
     status = BootStatus.INTERRUPTED
     failure: EngineError | None = None
     try:
-        async with session_for(rig.plan.engine) as session, _running(rig, task, session, boot_id) as running:
+        async with (
+            session_for(rig.plan.engine) as session,
+            _running(rig, task, session, boot_id) as running,
+            rig.crew as crew,
+        ):
             ready_ns = time.monotonic_ns()
             identity = await running.identity()
             rig.store.update_boot(boot_id, status=BootStatus.READY, ready_ns=ready_ns, identity=identity)
@@ -98,6 +104,7 @@ async def measure(rig: Rig, task: BootTask, *, warm_up: Sequence[WindowPlan], wi
             rig.watcher.ready(task.arm.name, (ready_ns - started_ns) / 1e9)
             reached = await endpoint(running, rig.plan, arm=task.arm)
             boot = Boot(boot_id, running, reached, rig.store, rig.watcher, manner=rig.plan.workload.sessions)
+            boot.crew = crew
             seen = [await boot.warm_up(part) for part in warm_up]
             # Asked again: some engines tell method and K only once they have served (llama.cpp).
             identity = await running.identity()
@@ -163,10 +170,16 @@ class Boot:
     store: Store
     watcher: Watcher
     manner: Sessions = field(default_factory=Sessions)  # how agent sessions are replayed
+    crew: Crew | None = None  # None: this process sends alone
     _last_error: str = ""
 
     async def warm_up(self, part: WindowPlan) -> WarmUp:
+        """One warm-up window. Where this process was late or busy in it, workers send from here on."""
+        used_s = time.process_time()
         run = await self.run(part)
+        if self.crew is not None:
+            busy = (time.process_time() - used_s) * 1e9 / max(1, run.ended_ns - run.started_ns)
+            self.endpoint = await self.crew.fitted(self.endpoint, (run.lag_max_ns, busy), tell=self._tell_of_workers)
         if part.planned and run.done == 0:
             raise server.failed(
                 self.running,
@@ -174,6 +187,13 @@ class Boot:
                 remedy=f"The server's answer: {self._last_error}" if self._last_error else "",
             )
         return WarmUp(part.load, part.concurrency or 0, run.done, (run.ended_ns - run.started_ns) / 1e9)
+
+    def _tell_of_workers(self, text: str) -> None:
+        """Boots that were measured before by one process do not compare with those that follow."""
+        self.watcher.note(text)
+        if any(boot.status is BootStatus.COMPLETE for boot in self.store.read_boots()):
+            detail = f"{text}; boots before this one were sent by one process"
+            self.store.add_finding(Finding(FindingCode.CLIENT_AT_CEILING, Severity.FORBIDS, "study", detail))
 
     async def run(self, part: WindowPlan, listen: Callable[[RequestRecord], None] | None = None) -> WindowRun:
         """Measure one window; `listen` gets each row once it is kept."""
@@ -190,7 +210,7 @@ class Boot:
         )
         self.store.add_counter_sample(window_id, "before", before, before_raw)
         self.watcher.window(part.load, part.kind, part.class_name, part.planned)
-        busy = _Busy(self.running)
+        busy = _Busy(self.running, self.crew)
 
         def on_row(row: RequestRecord) -> None:
             self._last_error = row.error or self._last_error
@@ -236,10 +256,10 @@ class Boot:
 
 
 class _Busy:
-    """How much of the host was used by others: neither the engine nor this process."""
+    """How much of the host was used by others: neither the engine nor this client with its workers."""
 
-    def __init__(self, running: server.Server) -> None:
-        self._engine = running.process
+    def __init__(self, running: server.Server, crew: Crew | None) -> None:
+        self._engine, self._crew = running.process, crew
         self._cores = psutil.cpu_count() or 1
         self._wall = time.monotonic()
         self._all, self._ours = self._read()
@@ -250,7 +270,8 @@ class _Busy:
         aside = ("idle", "iowait", "guest", "guest_nice")
         everything = sum(times) - sum(getattr(times, name, 0.0) for name in aside)
         own = os.times()
-        return everything, own.user + own.system + (self._engine.cpu_s() if self._engine else 0.0)
+        ours = own.user + own.system + (self._crew.cpu_s() if self._crew is not None else 0.0)
+        return everything, ours + (self._engine.cpu_s() if self._engine else 0.0)
 
     def share(self) -> float | None:
         if self._engine is None:
@@ -274,7 +295,7 @@ def session_for(engine: Engine) -> aiohttp.ClientSession:
 
 def client_for(engine: Engine) -> Client:
     """What sends the load, with the same key and trust as `session_for`."""
-    return Client(_headers(engine), tls.context(engine.ca_file))
+    return Client(_headers(engine), engine.ca_file)
 
 
 def _headers(engine: Engine) -> dict[str, str]:

@@ -34,6 +34,7 @@ class RawExchange:
     ended_ns: int = 0
     failure: Outcome | None = None
     error: str = ""
+    answer: stream.Answer | None = None  # set by `read_down`: `reads` are then only what a row still needs
 
 
 async def exchange(client: Client, url: str, body: bytes, *, timeout_s: float) -> RawExchange:
@@ -74,7 +75,7 @@ def record(  # noqa: PLR0913 (one row's facts)
     A server may repeat the API key in its refusal: `secret` is taken out of the error.
     """
     raw = _taken_apart(raw)
-    answer = _answer(raw)
+    answer = raw.answer or _answer(raw)
     outcome, error = _ending(raw, answer)
     usage = answer.usage or {}
     if problems := usage_problems(usage):
@@ -105,6 +106,14 @@ def record(  # noqa: PLR0913 (one row's facts)
         spec=answer.spec,
         max_tokens=max_tokens,
     )
+
+
+def read_down(raw: RawExchange) -> RawExchange:
+    """The exchange with its answer read and all but the first of its bytes gone; `record` makes the same row of it."""
+    raw = _taken_apart(raw)
+    if raw.status != 200:
+        return raw
+    return replace(raw, answer=_answer(raw), reads=[(stamp_ns, b"") for stamp_ns, _ in raw.reads[:1]])
 
 
 def _taken_apart(raw: RawExchange) -> RawExchange:

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from typing import cast
 from urllib.parse import urlsplit
 
+from specdyno.engine import tls
+
 _LAST_CHUNK = b"0\r\n\r\n"
 _MOST_HEAD_BYTES = 65_536
 _RESOLVED_S = 10.0  # how long an address is believed
@@ -28,15 +30,21 @@ class BrokenAnswerError(Exception):
 
 @dataclass(slots=True)
 class Client:
-    """How requests are sent: the headers of each (an API key among them), and whom TLS trusts (None: the system's).
+    """How requests are sent: the headers of each (an API key among them), and whom TLS trusts beside the system's.
+
+    PlanError where `ca_file` holds no certificate.
 
     A connection for each request: llama.cpp closes its own after every stream without saying so, uvicorn after 5 s of
     idling, and a request that meets a closing connection would be counted as the engine's failure.
     """
 
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    tls: ssl.SSLContext | None = None
+    ca_file: str | None = None
+    tls: ssl.SSLContext = field(init=False, repr=False)
     _places: dict[str, _Place] = field(default_factory=dict, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.tls = tls.context(self.ca_file)
 
     async def post(self, url: str, body: bytes, reply: Reply) -> None:
         """Send the body and feed `reply` until its answer is whole.
@@ -176,8 +184,7 @@ class _Place:
         lines = [f"POST {path} HTTP/1.1", f"Host: {parts.netloc.rpartition('@')[2]}"]
         lines += [f"{name}: {value}" for name, value in client.headers.items()]
         head = "\r\n".join([*lines, "Accept: */*", "Connection: close", "Content-Length: "]).encode()
-        tls = (client.tls or ssl.create_default_context()) if secure else None
-        return cls(parts.hostname or "", parts.port or (443 if secure else 80), tls, head)
+        return cls(parts.hostname or "", parts.port or (443 if secure else 80), client.tls if secure else None, head)
 
     async def connect(self, reply: Reply) -> None:
         """Connect to the first address that answers, which is asked first from then on."""

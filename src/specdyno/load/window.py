@@ -17,6 +17,7 @@ from typing import Any
 from specdyno.load import pacing
 from specdyno.load.client import RawExchange, exchange, record, request_body
 from specdyno.load.http import Client
+from specdyno.load.workers import Workers
 from specdyno.plan.schema import Sampling
 from specdyno.records.schema import Arrival, Outcome, RequestRecord, WindowKind
 from specdyno.workload.draw import DrawnSession
@@ -80,6 +81,7 @@ class Endpoint:
     timeout_s: float
     secret: str = field(default="", repr=False)  # the API key, kept out of what is stored
     fields: Mapping[str, Any] = field(default_factory=dict)  # what the engine must be asked to report
+    workers: Workers | None = None  # send in this process's stead
 
     def prepare(self, job: Job) -> tuple[str, bytes]:
         """The URL and the body that asks a job."""
@@ -183,7 +185,10 @@ class Desk:
     ) -> tuple[RawExchange, asyncio.Future[RequestRecord]]:
         """One request to its end, and its row to be. Without an intended time it was due when it was sent."""
         url, payload = prepared
-        raw = await exchange(self.endpoint.client, url, payload, timeout_s=self.endpoint.timeout_s)
+        if (workers := self.endpoint.workers) is not None:
+            raw = await workers.exchange(url, payload, timeout_s=self.endpoint.timeout_s)
+        else:
+            raw = await exchange(self.endpoint.client, url, payload, timeout_s=self.endpoint.timeout_s)
         return raw, self._writer.write(raw, job, index, raw.sent_ns if intended_ns is None else intended_ns)
 
 

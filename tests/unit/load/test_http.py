@@ -138,13 +138,12 @@ async def test_a_name_that_nobody_knows_is_refused(client):
 
 
 @pytest.mark.parametrize("trusted", [True, False])
-async def test_tls_goes_through_the_given_trust_alone(scripted, trusted):
+async def test_tls_goes_through_the_given_trust_alone(scripted, trusted, tmp_path):
     authority = trustme.CA()
     served = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     authority.issue_cert("localhost").configure_cert(served)
-    trust = ssl.create_default_context()
-    if trusted:
-        authority.configure_trust(trust)
+    authority.cert_pem.write_to_path(tmp_path / "ca.pem")
+    trust = str(tmp_path / "ca.pem") if trusted else None
     server = await asyncio.start_server(scripted.handle, "127.0.0.1", 0, ssl=served)
     async with server:
         url = f"https://localhost:{server.sockets[0].getsockname()[1]}/v1"

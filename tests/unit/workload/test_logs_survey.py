@@ -11,9 +11,9 @@ import orjson
 import pytest
 from rich.console import Console
 
-from specdyno import workload_screens
 from specdyno.errors import PlanError
 from specdyno.report import workload_page
+from specdyno.screens import workload as workload_screens
 from specdyno.workload import classes
 from specdyno.workload.logs.importing import import_logs
 from specdyno.workload.logs.survey import Lengths, Surveyed, covered, survey

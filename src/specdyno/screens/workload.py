@@ -5,16 +5,14 @@ Belongs to the command line. What is not known is an empty cell, never 0.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from specdyno.report import spelling
-from specdyno.report.untrusted import sanitise
+from specdyno.screens.parts import line, table_of, title
 from specdyno.workload.logs.survey import Lengths, Survey, Surveyed
 
 PREDICTION = (
@@ -45,8 +43,8 @@ def imported(account: Mapping[str, Any], folder: Path) -> RenderableType:
         )
     columns = ("class", "requests", "share", "prompts kept", "max_tokens", "taken from")
     return Group(
-        *(_line(text) for text in lines), _title("Classes"), _table(columns, rows), *refused(account), _line(""),
-        _line(f"written: {folder} (one prompt file per class, workload.yaml, import.json)"),
+        *(line(text) for text in lines), title("Classes"), table_of(columns, rows), *refused(account), line(""),
+        line(f"written: {folder} (one prompt file per class, workload.yaml, import.json)"),
     )  # fmt: skip
 
 
@@ -63,22 +61,22 @@ def refused(account: Mapping[str, Any]) -> list[RenderableType]:
         for one in account["refused"]
     ]
     rows += [(spelling.count(n), f"session left out: {why}", "") for why, n in account["sessions"]["left_out"].items()]
-    return [_title("Rows that were not used"), _table(("rows", "reason", "first lines"), rows)]
+    return [title("Rows that were not used"), table_of(("rows", "reason", "first lines"), rows)]
 
 
 def inspected(found: Sequence[Survey]) -> RenderableType:
     """Classes, shares, lengths, turns, languages and predicted overlap of each source."""
     parts: list[RenderableType] = []
     for one in found:
-        parts += [_title(one.source), _table(COLUMNS, [cells(part) for part in one.classes])]
-        parts += [_line(note, style="yellow") for note in one.notes]
+        parts += [title(one.source), table_of(COLUMNS, [cells(part) for part in one.classes])]
+        parts += [line(note, style="yellow") for note in one.notes]
         if one.account is not None:
             parts += refused(one.account)
     return Group(
         *parts,
-        _line(""),
-        _line("Lengths: median / 90 % quantile.", style="dim"),
-        _line(PREDICTION, style="dim"),
+        line(""),
+        line("Lengths: median / 90 % quantile.", style="dim"),
+        line(PREDICTION, style="dim"),
     )
 
 
@@ -103,20 +101,3 @@ def lengths(value: Lengths | None, *, unit: bool = True) -> str:
         return ""
     text = " / ".join(spelling.count(one) for one in (value.middle, value.high))
     return f"{text} {value.unit}" if unit else text
-
-
-def _title(text: str) -> Text:
-    return Text(f"\n{sanitise(text)}", style="bold")
-
-
-def _line(text: str, style: str = "") -> Text:
-    return Text(sanitise(text), style=style)
-
-
-def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for place, column in enumerate(columns):
-        table.add_column(Text(column), no_wrap=place < 2 and column != "reason")
-    for row in rows:
-        table.add_row(*(_line(cell) for cell in row))
-    return table
