@@ -47,6 +47,7 @@ check: $(VENV)/.dev ## lint and types
 docs: $(VENV)/.test ## pages that are generated from the code
 	$(BIN)/python -m specdyno.plan.reference docs/plan.md
 	$(BIN)/python -m specdyno.preflight.pair.reference docs/methods.md
+	$(BIN)/python lab/live_table.py docs/methods.md
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

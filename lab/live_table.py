@@ -1,0 +1,35 @@
+"""The table of live runs in docs/methods.md, from the figures beside the drafts: python lab/live_table.py PAGE."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+DRAFTS = Path(__file__).with_name("drafts")
+FILES = ("acceptance.json", "acceptance_llamacpp.json")
+ENGINES = {"acceptance.json": "vLLM 0.32.0, CPU build, eager", "acceptance_llamacpp.json": "llama.cpp build 11434, CPU"}
+
+
+def table() -> str:
+    rows = ["| engine | arm | drafted steps | joint acceptance by position |", "|---|---|---|---|"]
+    for name in FILES:
+        entries = json.loads((DRAFTS / name).read_text(encoding="utf-8"))["arms"]
+        for key, entry in sorted(entries.items()):
+            place = ENGINES[name] + (", Triton interpreted" if "interpreted" in key else "")
+            joint = " ".join(f"{share:.3f}".lstrip("0") for share in entry["joint"])
+            rows.append(f"| {place} | `{key.partition('/')[2]}` | {entry['drafted_steps']} | {joint} |")
+    return "\n".join(rows) + "\n"
+
+
+def update(page: str) -> str:
+    before, begin, rest = page.partition("<!-- live -->\n")
+    _, end, after = rest.partition("<!-- /live -->")
+    if not begin or not end:
+        raise ValueError("the page has no place for the table: <!-- live --> and <!-- /live -->")
+    return f"{before}{begin}{table()}{end}{after}"
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(update(page.read_text(encoding="utf-8")), encoding="utf-8")
