@@ -315,3 +315,23 @@ def test_help_lists_every_verb_and_version_is_the_package_s() -> None:
     assert listed.code == 0
     assert all(verb in listed.text for verb in VERBS)
     assert specdyno("--version").out.strip() == f"specdyno {__version__}"
+
+
+def test_measure_offers_a_rate_and_counts_what_met_the_service_level(serve: Callable[..., str], tmp_path: Path) -> None:
+    url = serve(output_tokens=16)
+    words = ["--num-prompts", 30, "--request-rate", 20, "--burstiness", 2, "--goodput", "ttft:60000 e2el:60000"]
+    ended = specdyno("measure", "--base-url", url, *words, "--out", tmp_path / "kept")
+    assert ended.code == 0, ended
+    assert "Goodput:" in ended.text
+    (window,) = [one for one in records(tmp_path / "kept").windows if one.kind == "mixed"]
+    assert window.concurrency is None
+    assert (window.arrival.rate, window.arrival.burstiness) == (20.0, 2.0)
+    told = float(re.search(r"Goodput: ([0-9.]+) requests/s", ended.text)[1])
+    assert told == pytest.approx(20, rel=0.5)
+
+
+@pytest.mark.parametrize("written", ["ttft", "speed:3", "ttft:0", "tpot:nan", "ttft:x"])
+def test_a_service_level_that_is_none_is_refused(written: str) -> None:
+    ended = specdyno("measure", "--base-url", "http://127.0.0.1:9", "--goodput", written)
+    assert ended.code == 2
+    assert "is no limit" in ended.text

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from specdyno.cli.app import out, verb
+from specdyno.errors import PlanError
 
 
 @verb
@@ -21,6 +22,16 @@ def measure(
     prompts: Annotated[list[str] | None, typer.Option(help="builtin:NAME or a prompt file; repeat for more.")] = None,
     num_prompts: Annotated[int, typer.Option(min=1, help="Requests to send.")] = 40,
     max_concurrency: Annotated[int, typer.Option(min=1, help="Requests in flight.")] = 1,
+    request_rate: Annotated[
+        float | None, typer.Option(min=0.001, help="Requests per second, whatever is in flight (open loop).")
+    ] = None,
+    burstiness: Annotated[
+        float, typer.Option(min=0.001, help="Shape of the gaps' gamma distribution; 1: Poisson.")
+    ] = 1.0,
+    goodput: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME:MS", help='Service level, e.g. "ttft:500 tpot:50 e2el:20000"; repeatable.'),
+    ] = None,
     max_tokens: Annotated[int, typer.Option(min=1, help="Limit of output tokens per request.")] = 128,
     temperature: Annotated[float, typer.Option(min=0, max=2, help="Sampling temperature.")] = 0.0,
     api_key_env: Annotated[str | None, typer.Option(help="Variable that holds the server's API key.")] = None,
@@ -41,6 +52,9 @@ def measure(
         prompts=tuple(prompts or ("builtin:code", "builtin:chat")),
         num_prompts=num_prompts,
         max_concurrency=max_concurrency,
+        request_rate=request_rate,
+        burstiness=burstiness,
+        goodput_ms=_limits(goodput or []),
         max_tokens=max_tokens,
         temperature=temperature,
         api_key_env=api_key_env,
@@ -50,6 +64,21 @@ def measure(
     with Progress(out) as progress:
         records, analysis = flow.measure(asked, out=out_dir, watcher=progress)
     out.print(screens.measured(records, analysis))
+
+
+def _limits(written: list[str]) -> tuple[tuple[str, float], ...]:
+    """Limits in ms by name, as `vllm bench serve` writes them."""
+    limits: dict[str, float] = {}
+    for part in " ".join(written).replace(",", " ").split():
+        name, _, text = part.partition(":")
+        try:
+            limit = float(text)
+        except ValueError:
+            limit = 0.0
+        if name not in ("ttft", "tpot", "e2el") or not 0 < limit < float("inf"):
+            raise PlanError(f'--goodput: "{part}" is no limit. Write ttft:MS, tpot:MS or e2el:MS, e.g. ttft:500')
+        limits[name] = limit
+    return tuple(limits.items())
 
 
 @verb

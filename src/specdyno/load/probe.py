@@ -14,15 +14,14 @@ from typing import Any
 
 from specdyno.engine import server
 from specdyno.errors import PlanError
+from specdyno.load.agenda import Stock, warm_up_plans, window_plans
 from specdyno.load.boot import Boot, endpoint, session_for
 from specdyno.load.watch import Watcher
-from specdyno.load.window import Job, WindowPlan
+from specdyno.load.window import WindowPlan
 from specdyno.plan.schema import BASELINE, NEEDS_DRAFT, Engine, EngineKind, Method, Plan
 from specdyno.records.deltas import POSITION, SPEC_FAMILIES, Family
-from specdyno.records.schema import BootStatus, CounterSample, Identity, WindowKind
+from specdyno.records.schema import BootStatus, CounterSample, Identity
 from specdyno.records.store import Store
-from specdyno.workload import draw
-from specdyno.workload.prompts import Prompt
 from specdyno.workload.sources import load_pools
 
 LOAD = "measured"
@@ -47,6 +46,9 @@ class Probe:
     temperature: float
     api_key_env: str | None = None
     ca_file: str | None = None
+    request_rate: float | None = None  # requests per second, open loop; None: closed loop
+    burstiness: float = 1.0
+    goodput_ms: tuple[tuple[str, float], ...] = ()  # limits by name: ttft, tpot, e2el
     seed: int = 1
     request_timeout: str = "5m"
 
@@ -82,13 +84,17 @@ async def measure(probe: Probe, *, opened: Callable[[Plan], Store], watcher: Wat
             arm = next(one for one in plan.arms() if one.name == _arm(plan, identity))
             reached = await endpoint(running, plan, arm=arm, model=model)
             boot = Boot(boot_id, running, reached, store, watcher)
-            drawn = draw.draw(plan, pools, 0, {LOAD: probe.num_prompts})
+            stock = Stock(plan, pools)
+            warm_ups, windows = warm_up_plans(stock, 0), window_plans(stock, 0, {LOAD: probe.num_prompts})
             status = BootStatus.FAILED
             try:
-                await boot.warm_up(_window(WindowKind.WARM_UP, drawn.warm_up, probe))
+                for part in warm_ups:
+                    await boot.warm_up(part)
                 identity = _counted(await running.identity(), (await running.counters())[0])
                 store.update_boot(boot_id, identity=identity)
-                await boot.run(_window(WindowKind.MIXED, drawn.windows[0].prompts, probe))
+                for window in windows:
+                    if isinstance(window, WindowPlan):  # a search is no part of a probe
+                        await boot.run(window)
                 status = BootStatus.COMPLETE
             except asyncio.CancelledError:
                 status = BootStatus.INTERRUPTED
@@ -122,10 +128,8 @@ def described(probe: Probe, identity: Identity, model: str) -> Plan:
                     for name, source, part in zip(names, probe.prompts, [*shares, 1.0 - sum(shares)], strict=True)
                 ],
             },
-            "loads": [
-                {"name": LOAD, "concurrency": probe.max_concurrency, "window": "1m", "requests": probe.num_prompts}
-            ],
-            "objectives": [{"name": LOAD, "load": LOAD, "measure": "output_tokens_per_s"}],
+            "loads": [{"name": LOAD, "window": "1m", "requests": probe.num_prompts, **_arrivals(probe)}],
+            "objectives": [{"name": LOAD, "load": LOAD, **_decided(probe)}],
         }
     )
 
@@ -159,8 +163,16 @@ def _arm(plan: Plan, identity: Identity) -> str:
     return BASELINE if identity.speculation is False else plan.arms()[1].name
 
 
-def _window(kind: WindowKind, prompts: tuple[Prompt, ...], probe: Probe) -> WindowPlan:
-    return WindowPlan(LOAD, kind, None, probe.max_concurrency, tuple(Job(prompt) for prompt in prompts))
+def _arrivals(probe: Probe) -> dict[str, Any]:
+    if probe.request_rate is None:
+        return {"concurrency": probe.max_concurrency}
+    return {"rate": probe.request_rate, "burstiness": probe.burstiness}
+
+
+def _decided(probe: Probe) -> dict[str, Any]:
+    if not probe.goodput_ms:
+        return {"measure": "output_tokens_per_s"}
+    return {"measure": "goodput", "service_level": {name: f"{limit:f}ms" for name, limit in probe.goodput_ms}}
 
 
 def _names(sources: tuple[str, ...]) -> list[str]:

@@ -31,6 +31,8 @@ def measured(records: StudyRecords, analysis: Analysis) -> RenderableType:
     else:
         parts.append(line("Acceptance: not measured (nothing was drafted)."))
     parts += [title("Latency and throughput"), table_of(("class", "requests", "failed", "figures"), _figures(analysis))]
+    good = [one for one in analysis.levels if one.measure == "goodput" and one.class_name is None and one.by_block]
+    parts += [line(f"Goodput: {one.by_block[-1][1]:.3f} requests/s within the service level") for one in good]
     told = [finding for finding in analysis.findings if finding.code != "too_few_blocks"]
     told = [finding for finding in told if finding.code != "blocks_incomplete"]
     parts += [line(f"{finding.code.replace('_', ' ')}: {finding.detail}", style="yellow") for finding in told]
