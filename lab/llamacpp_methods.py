@@ -24,7 +24,7 @@ from lab import acceptance, boots, gguf_drafts
 from specdyno.demo.checkpoints import cache, target_gguf
 from specdyno.engine import server
 from specdyno.errors import EngineError
-from specdyno.load.boot import BootTask, Rig, WindowPlan, measure
+from specdyno.load.boot import BootTask, Rig, WindowPlan, measure, session_for
 from specdyno.load.watch import Silent
 from specdyno.load.window import Job
 from specdyno.plan import parse
@@ -167,6 +167,54 @@ def boot(plan: Plan, arm: Arm, folder: Path) -> Booted:
             for row in store.read_requests(window.id)
         )
     return Booted(arm, last, asked, difference(windows[0].before, windows[-1].after))
+
+
+@dataclass(frozen=True, slots=True)
+class Fork:
+    """Where an answer leaves the baseline's, and how far apart the two tokens are for the baseline."""
+
+    prompt_id: str
+    after_tokens: int
+    gap_nats: float | None  # None: one of the two is not among the baseline's likeliest
+
+
+async def forks(plan: Plan, pairs: Sequence[tuple[RequestRecord, RequestRecord]], log: Path) -> list[Fork]:
+    """Ask a fresh baseline for the likeliest tokens where each (baseline, other) pair of answers parts."""
+    prompts = {prompt.id: prompt for prompt in prompts_of(plan)}
+    found = []
+    async with session_for(plan.engine) as session:
+        made = server.adapter(plan.engine, plan.target)
+        running = await server.begin(made, plan.arms()[0], log_path=log, session=session, boot_seed=1)
+        try:
+            await server.wait_ready(running, 60)
+            for ours, theirs in pairs:
+                messages = [dict(message) for message in prompts[ours.prompt_id].messages or ()]
+                found.append(await _fork(running, messages, ours, theirs))
+        finally:
+            await running.stop()
+    return found
+
+
+async def _fork(running: server.Server, messages: list[dict], ours: RequestRecord, theirs: RequestRecord) -> Fork:
+    asked = (await _post(running, "/apply-template", {"messages": messages}))["prompt"]
+    stop = await _tokens(running, (await running.ask("/props"))["eos_token"])
+    mine, other = ([*await _tokens(running, row.text), *stop] for row in (ours, theirs))
+    at = next(place for place, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b)
+    prompt = [*await _tokens(running, asked), *mine[:at]]
+    answer = await _post(running, "/completion", {"prompt": prompt, "n_predict": 1, "temperature": 0, "n_probs": 20})
+    likely = {one["id"]: one["logprob"] for one in answer["completion_probabilities"][0]["top_logprobs"]}
+    both = mine[at] in likely and other[at] in likely
+    return Fork(ours.prompt_id, at, abs(likely[mine[at]] - likely[other[at]]) if both else None)
+
+
+async def _tokens(running: server.Server, text: str) -> list[int]:
+    return (await _post(running, "/tokenize", {"content": text, "add_special": False, "parse_special": True}))["tokens"]
+
+
+async def _post(running: server.Server, path: str, body: dict) -> dict:
+    async with running.session.post(running.base_url + path, json=body) as response:
+        response.raise_for_status()
+        return await response.json()
 
 
 def _window(plan: Plan, kind: WindowKind, prompts: Sequence[Prompt]) -> WindowPlan:

@@ -162,7 +162,7 @@ def test_where_a_dspark_answer_leaves_the_baselines_the_baseline_saw_a_tie(tmp_p
     pairs = [(baseline[row.prompt_id], row) for row in candidate if row.text != baseline[row.prompt_id].text]
     assert len(pairs) < len(candidate)
     forks = asyncio.run(audit_forks(contract_plan("vllm"), pairs, tmp_path / "audit.log")) if pairs else []
-    assert all(fork.gap_nats is not None and fork.gap_nats < TIE_NATS for fork in forks), forks
+    assert [fork for fork in forks if fork.gap_nats is None or fork.gap_nats >= TIE_NATS] == []
 
 
 def test_dspark_accepts_what_was_recorded_for_the_same_prompts():

@@ -120,4 +120,4 @@ def test_where_an_answer_leaves_the_baselines_the_baseline_saw_a_tie(tmp_path: P
     pairs = [(baseline[row.prompt_id], row) for row in rows if row.text != baseline[row.prompt_id].text]
     assert len(pairs) < len(rows)
     forks = asyncio.run(audit_forks(contract_plan("vllm"), pairs, tmp_path / "audit.log")) if pairs else []
-    assert all(fork.gap_nats is not None and fork.gap_nats < TIE_NATS for fork in forks), forks
+    assert [fork for fork in forks if fork.gap_nats is None or fork.gap_nats >= TIE_NATS] == []
