@@ -41,7 +41,6 @@ ARMS = ["baseline", *CANDIDATES]
 RATES = (0.8, 0.5, 0.3)
 ASKED = tuple(f"listed/{kind}-{number}" for number in (1, 2) for kind in ("code", "json", "chat"))
 CLIENTS = 4
-TIE_NATS = 0.5
 
 
 def _reason() -> str:
@@ -162,7 +161,7 @@ def test_where_a_dspark_answer_leaves_the_baselines_the_baseline_saw_a_tie(tmp_p
     pairs = [(baseline[row.prompt_id], row) for row in candidate if row.text != baseline[row.prompt_id].text]
     assert len(pairs) < len(candidate)
     forks = asyncio.run(audit_forks(contract_plan("vllm"), pairs, tmp_path / "audit.log")) if pairs else []
-    assert [fork for fork in forks if fork.gap_nats is None or fork.gap_nats >= TIE_NATS] == []
+    assert [fork for fork in forks if not fork.tie] == []
 
 
 def test_dspark_accepts_what_was_recorded_for_the_same_prompts():

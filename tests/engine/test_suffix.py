@@ -27,7 +27,6 @@ from specdyno.workload.sources import load_pools
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 K = 7
-TIE_NATS = 0.5
 
 
 def _reason() -> str:
@@ -120,4 +119,4 @@ def test_where_an_answer_leaves_the_baselines_the_baseline_saw_a_tie(tmp_path: P
     pairs = [(baseline[row.prompt_id], row) for row in rows if row.text != baseline[row.prompt_id].text]
     assert len(pairs) < len(rows)
     forks = asyncio.run(audit_forks(contract_plan("vllm"), pairs, tmp_path / "audit.log")) if pairs else []
-    assert [fork for fork in forks if fork.gap_nats is None or fork.gap_nats >= TIE_NATS] == []
+    assert [fork for fork in forks if not fork.tie] == []
