@@ -221,7 +221,7 @@ async def audit_forks(plan: Plan, pairs: list[tuple[RequestRecord, RequestRecord
 async def _gap(
     running: server.Server, model: str, messages: list[dict], ours: str, theirs: str, at: int
 ) -> tuple[float | None, int | None]:
-    """Distance of the two tokens that part the answers, and the lower rank; the text is cut back to where both begin."""
+    """Distance of the two tokens that part the answers, and the lower rank; cut back to where both tokens begin."""
     for back in range(min(at, _LONGEST_TOKEN) + 1):
         ranked = await _likeliest(running, model, messages, ours[: at - back])
         of_ours, of_theirs = (_best(ranked, text[at - back :], back) for text in (ours, theirs))
