@@ -221,13 +221,26 @@ async def audit_forks(plan: Plan, pairs: list[tuple[RequestRecord, RequestRecord
 async def _gap(
     running: server.Server, model: str, messages: list[dict], ours: str, theirs: str, at: int
 ) -> tuple[float | None, int | None]:
-    """Distance of the two tokens that part the answers, and the lower rank; cut back to where both tokens begin."""
-    for back in range(min(at, _LONGEST_TOKEN) + 1):
-        ranked = await _likeliest(running, model, messages, ours[: at - back])
-        of_ours, of_theirs = (_best(ranked, text[at - back :], back) for text in (ours, theirs))
+    """Distance of the two tokens that part the answers, and the lower rank.
+
+    Asked from the start of the word at the fork on: within a word, or after its space, text is cut where no token ends.
+    """
+    for start in range(_word_start(ours, at), at + 1):
+        ranked = await _likeliest(running, model, messages, ours[:start])
+        of_ours, of_theirs = (_best(ranked, text[start:], at - start) for text in (ours, theirs))
         if of_ours is not None and of_theirs is not None:
             return abs(of_ours[0] - of_theirs[0]), max(of_ours[1], of_theirs[1])
     return None, None
+
+
+def _word_start(text: str, at: int) -> int:
+    """Where the word that holds the place `at` begins, with the space before it, which belongs to its first token."""
+    start = at
+    while start > max(0, at - _LONGEST_TOKEN) and (
+        start == at or not text[start].isspace() or text[start - 1].isspace()
+    ):
+        start -= 1
+    return start
 
 
 def _fork(ours: str, theirs: str) -> int:
