@@ -34,6 +34,7 @@ from specdyno.records.schema import BootRecord, RequestRecord, WindowKind
 from specdyno.workload.prompts import Prompt
 from specdyno.workload.sources import load_pools
 
+TIE_NATS, WRONG_RANK = 0.5, 3  # a token that the target would not say is nats away and further down
 RECORDED = acceptance.RECORDED.with_name("acceptance_llamacpp.json")
 _LISTS = Path(__file__).with_name("prompts")
 COPYING = "copying"  # n-grams are drafted from what stands there already, so theirs are tasks of copying
@@ -176,6 +177,12 @@ class Fork:
     prompt_id: str
     after_tokens: int
     gap_nats: float | None  # None: one of the two is not among the baseline's likeliest
+    rank: int | None  # of the less likely of the two for the baseline, from 1
+
+    @property
+    def tie(self) -> bool:
+        """Whether numerics explain it: within half a nat, or the baseline's first and second choice."""
+        return self.gap_nats is not None and (self.gap_nats < TIE_NATS or (self.rank or WRONG_RANK) < WRONG_RANK)
 
 
 async def forks(plan: Plan, pairs: Sequence[tuple[RequestRecord, RequestRecord]], log: Path) -> list[Fork]:
@@ -198,13 +205,17 @@ async def forks(plan: Plan, pairs: Sequence[tuple[RequestRecord, RequestRecord]]
 async def _fork(running: server.Server, messages: list[dict], ours: RequestRecord, theirs: RequestRecord) -> Fork:
     asked = (await _post(running, "/apply-template", {"messages": messages}))["prompt"]
     stop = await _tokens(running, (await running.ask("/props"))["eos_token"])
-    mine, other = ([*await _tokens(running, row.text), *stop] for row in (ours, theirs))
+    mine, other = [[*await _tokens(running, row.text), *stop] for row in (ours, theirs)]
     at = next(place for place, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b)
     prompt = [*await _tokens(running, asked), *mine[:at]]
     answer = await _post(running, "/completion", {"prompt": prompt, "n_predict": 1, "temperature": 0, "n_probs": 20})
     likely = {one["id"]: one["logprob"] for one in answer["completion_probabilities"][0]["top_logprobs"]}
     both = mine[at] in likely and other[at] in likely
-    return Fork(ours.prompt_id, at, abs(likely[mine[at]] - likely[other[at]]) if both else None)
+    if not both:
+        return Fork(ours.prompt_id, at, None, None)
+    less = min(likely[mine[at]], likely[other[at]])
+    gap = abs(likely[mine[at]] - likely[other[at]])
+    return Fork(ours.prompt_id, at, gap, 1 + sum(logprob > less for logprob in likely.values()))
 
 
 async def _tokens(running: server.Server, text: str) -> list[int]:
