@@ -187,6 +187,7 @@ class Fork:
     rank: int | None  # of the less likely of the two for the baseline, from 1
     ours: str  # some characters about the fork, for people
     theirs: str
+    in_space: bool = False  # within a run of spaces, whose tokens text does not tell apart
 
     @property
     def tie(self) -> bool:
@@ -194,7 +195,9 @@ class Fork:
 
         Seen on bfloat16 logits: 0 to 0.13 nats. A token that the target would not say is nats away and further down.
         """
-        return self.gap_nats is not None and (self.gap_nats < TIE_NATS or (self.rank or 99) < WRONG_RANK)
+        if self.gap_nats is None:
+            return self.in_space
+        return self.gap_nats < TIE_NATS or (self.rank or 99) < WRONG_RANK
 
 
 async def audit_forks(plan: Plan, pairs: list[tuple[RequestRecord, RequestRecord]], log: Path) -> list[Fork]:
@@ -211,8 +214,9 @@ async def audit_forks(plan: Plan, pairs: list[tuple[RequestRecord, RequestRecord
                 messages = [dict(message) for message in prompts[ours.prompt_id].messages or ()]
                 at = _fork(ours.text, theirs.text)
                 gap, rank = await _gap(running, model, messages, ours.text, theirs.text, at)
+                space = any(text[at : at + 1].isspace() for text in (ours.text, theirs.text))
                 around = slice(max(0, at - 20), at + 20)
-                forks.append(Fork(ours.prompt_id, gap, rank, ours.text[around], theirs.text[around]))
+                forks.append(Fork(ours.prompt_id, gap, rank, ours.text[around], theirs.text[around], space))
         finally:
             await running.stop()
     return forks
