@@ -67,15 +67,18 @@ def _root(rungs: tuple[Rung, ...], at: int, means: list[float]) -> float:
 
 
 def _edge(rungs: tuple[Rung, ...]) -> tuple[float | None, float | None]:
-    """The least and the largest concurrency that cannot be told from a crossover; None: at or beyond the ends."""
+    """The least and the largest concurrency that cannot be told from a crossover; None: at or beyond the ends.
+
+    Such are the points whose interval holds 0, and both neighbours of a turn that falls between two decided points.
+    """
     grid = list(_grid(rungs))
-    open_at = [n for n, low, high in grid if low <= 0 <= high]
-    if not open_at:
-        # Decided everywhere: the crossover, if any, lies between two neighbours of the grid.
-        turn = [(here[0], there[0]) for here, there in pairwise(grid) if here[1] > 0 > there[2]]
-        return turn[0] if turn else (None, None)
-    low = None if open_at[0] == grid[0][0] else open_at[0]
-    high = None if open_at[-1] == grid[-1][0] else open_at[-1]
+    undecided = [n for n, low, high in grid if low <= 0 <= high]
+    turns = [n for here, there in pairwise(grid) if here[1] > 0 > there[2] for n in (here[0], there[0])]
+    if not (possible := undecided + turns):
+        return None, None
+    first, last = grid[0][0], grid[-1][0]
+    low = None if first in undecided else min(possible)
+    high = None if last in undecided else max(possible)
     return low, high
 
 

@@ -59,6 +59,14 @@ def test_an_interval_that_reaches_an_end_of_the_ladder_is_open_there():
     assert found.high is None
 
 
+def test_an_undecided_first_rung_does_not_hide_a_turn_that_falls_between_two_decided_points():
+    found = only({1: [0.02, -0.01, 0.0, 0.01], 2: [0.25] * 4, 4: [-0.5] * 4, 8: [-0.5] * 4, 16: [-0.5] * 4})
+    assert found.trend is Trend.CROSSES
+    assert found.crossover == pytest.approx(math.exp(math.log(2) * (1 + 1 / 3)))
+    assert found.low is None
+    assert found.crossover <= found.high < found.crossover * 1.03
+
+
 def test_what_pays_everywhere_has_no_crossover():
     found = only({n: [0.2, 0.21, 0.19] for n in (1, 2, 4, 8, 16)})
     assert (found.trend, found.crossover, found.pays_up_to) == (Trend.PAYS, None, 16)
