@@ -23,7 +23,7 @@ demo-llamacpp: $(VENV)/.llamacpp $(VENV)/.model ## the same on llama.cpp's serve
 	$(BIN)/specdyno demo --engine llamacpp $(if $(QUICK),--quick)
 
 test: $(VENV)/.vllm $(VENV)/.test ## the whole test suite; live tests of engines that are installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n logical --maxprocesses 4 $(ARGS)
 
 engines: $(VENV)/.vllm $(VENV)/.llamacpp $(VENV)/.interpreted $(VENV)/.suffix ## install both live engines: vLLM's CPU build and llama.cpp's server
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,10 +52,23 @@ def opened(folder: Path, plan: Plan, text: str) -> Store:
     return Store.create(path, header)
 
 
+Then = Callable[[str, Sequence[RequestRecord]], None]
+
+
 def boot_once(
-    store: Store, plan: Plan, arm: Arm, *, prompts: Sequence[Prompt], warm_up: Sequence[Prompt] = (), log: Path
+    store: Store,
+    plan: Plan,
+    arm: Arm,
+    *,
+    prompts: Sequence[Prompt],
+    warm_up: Sequence[Prompt] = (),
+    log: Path,
+    then: Then | None = None,
 ) -> Booted:
-    """Boot `arm`, ask it `warm_up` and then `prompts` one at a time, stop it; raises what kept it from serving."""
+    """Boot `arm`, ask it `warm_up` and then `prompts` one at a time, stop it; raises what kept it from serving.
+
+    `then` is called with the server's address and the answers while the server still runs.
+    """
     watcher = _Family()
     position = [one.name for one in plan.arms()].index(arm.name)
     task = BootTask(arm, 0, position, attempt=0, seed=1, log_path=log.absolute(), log_name=log.name)
@@ -64,14 +77,27 @@ def boot_once(
     watcher.pid_of = lambda: store.read_boots()[-1].pid
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as loop:
         failure = loop.run(
-            measure(rig, task, warm_up=first, windows=lambda _seen: [_window(plan, WindowKind.MIXED, prompts)])
+            measure(rig, task, warm_up=first, windows=lambda _seen: _windows(store, plan, prompts, then))
         )
     if failure is not None:
         raise failure
+    boot, window, rows = _last(store)
+    return Booted(arm, boot, window, rows, watcher.seen)
+
+
+def _windows(store: Store, plan: Plan, prompts: Sequence[Prompt], then: Then | None) -> Iterator[WindowPlan]:
+    yield _window(plan, WindowKind.MIXED, prompts)
+    if then is not None:
+        boot, _, rows = _last(store)
+        then(f"http://127.0.0.1:{boot.command[boot.command.index('--port') + 1]}", rows)
+
+
+def _last(store: Store) -> tuple[BootRecord, WindowRecord, tuple[RequestRecord, ...]]:
+    """The latest boot, its scored window, and the answers in it."""
     records = store.read_study()
     boot = records.boots[-1]
     window = next(one for one in records.windows if one.boot_id == boot.id and one.kind is WindowKind.MIXED)
-    return Booted(arm, boot, window, tuple(store.read_requests(window.id)), watcher.seen)
+    return boot, window, tuple(store.read_requests(window.id))
 
 
 def _window(plan: Plan, kind: WindowKind, prompts: Sequence[Prompt]) -> WindowPlan:

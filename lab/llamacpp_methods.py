@@ -20,7 +20,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script: the repository is the package's place
 
-from lab import acceptance, boots, gguf_drafts
+from lab import acceptance, boots, forks, gguf_drafts
 from specdyno.demo.checkpoints import cache, target_gguf
 from specdyno.engine import server
 from specdyno.errors import EngineError
@@ -34,7 +34,6 @@ from specdyno.records.schema import BootRecord, RequestRecord, WindowKind
 from specdyno.workload.prompts import Prompt
 from specdyno.workload.sources import load_pools
 
-TIE_NATS, WRONG_RANK = 0.5, 3  # a token that the target would not say is nats away and further down
 RECORDED = acceptance.RECORDED.with_name("acceptance_llamacpp.json")
 _LISTS = Path(__file__).with_name("prompts")
 COPYING = "copying"  # n-grams are drafted from what stands there already, so theirs are tasks of copying
@@ -170,22 +169,7 @@ def boot(plan: Plan, arm: Arm, folder: Path) -> Booted:
     return Booted(arm, last, asked, difference(windows[0].before, windows[-1].after))
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """Where an answer leaves the baseline's, and how far apart the two tokens are for the baseline."""
-
-    prompt_id: str
-    after_tokens: int
-    gap_nats: float | None  # None: one of the two is not among the baseline's likeliest
-    rank: int | None  # of the less likely of the two for the baseline, from 1
-
-    @property
-    def tie(self) -> bool:
-        """Whether numerics explain it: within half a nat, or the baseline's first and second choice."""
-        return self.gap_nats is not None and (self.gap_nats < TIE_NATS or (self.rank or WRONG_RANK) < WRONG_RANK)
-
-
-async def forks(plan: Plan, pairs: Sequence[tuple[RequestRecord, RequestRecord]], log: Path) -> list[Fork]:
+async def audit(plan: Plan, pairs: Sequence[tuple[RequestRecord, RequestRecord]], log: Path) -> list[forks.Fork]:
     """Ask a fresh baseline for the likeliest tokens where each (baseline, other) pair of answers parts."""
     prompts = {prompt.id: prompt for prompt in prompts_of(plan)}
     found = []
@@ -202,20 +186,16 @@ async def forks(plan: Plan, pairs: Sequence[tuple[RequestRecord, RequestRecord]]
     return found
 
 
-async def _fork(running: server.Server, messages: list[dict], ours: RequestRecord, theirs: RequestRecord) -> Fork:
+async def _fork(running: server.Server, messages: list[dict], ours: RequestRecord, theirs: RequestRecord) -> forks.Fork:
     asked = (await _post(running, "/apply-template", {"messages": messages}))["prompt"]
     stop = await _tokens(running, (await running.ask("/props"))["eos_token"])
     mine, other = [[*await _tokens(running, row.text), *stop] for row in (ours, theirs)]
-    at = next(place for place, (a, b) in enumerate(zip(mine, other, strict=False)) if a != b)
+    at = forks.parting(mine, other)
+    assert at is not None, "the two answers have the same tokens"
     prompt = [*await _tokens(running, asked), *mine[:at]]
     answer = await _post(running, "/completion", {"prompt": prompt, "n_predict": 1, "temperature": 0, "n_probs": 20})
     likely = {one["id"]: one["logprob"] for one in answer["completion_probabilities"][0]["top_logprobs"]}
-    both = mine[at] in likely and other[at] in likely
-    if not both:
-        return Fork(ours.prompt_id, at, None, None)
-    less = min(likely[mine[at]], likely[other[at]])
-    gap = abs(likely[mine[at]] - likely[other[at]])
-    return Fork(ours.prompt_id, at, gap, 1 + sum(logprob > less for logprob in likely.values()))
+    return forks.fork(ours.prompt_id, at, (mine[at], other[at]), likely)
 
 
 async def _tokens(running: server.Server, text: str) -> list[int]:

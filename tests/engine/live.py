@@ -6,13 +6,15 @@ import functools
 import importlib.util
 import os
 import shutil
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 import pytest
+from lab.forks import Fork
 
-from lab import boots, live_plans
+from lab import boots, live_plans, vllm_tokens
 from specdyno.demo import checkpoints
 from specdyno.engine import server
 from specdyno.engine.process import port_is_free
@@ -27,9 +29,6 @@ from specdyno.workload.prompts import Prompt
 from specdyno.workload.sources import load_pools
 
 PROMPTS_PER_CLASS = 4  # of the built-in classes; vLLM's arms are asked the whole list that acceptance is recorded on
-
-_LONGEST_TOKEN = 16  # characters that a token may share with the text before a fork
-_END = ("", "<|im_end|>", "<|endoftext|>", "<eos>")  # how the engines print an end of the answer
 
 PLANS = {
     "simulated": """
@@ -75,6 +74,7 @@ class Measured:
     before: CounterSample
     after: CounterSample
     family_gone: bool
+    ids_of_changed: dict[str, tuple[int, ...]]  # of answers that differ from the reference's, asked once more
 
     @property
     def delta(self) -> CounterDelta:
@@ -128,10 +128,13 @@ def _booted(kind: str, name: str) -> Measured | EngineError:
     plan = contract_plan(kind)
     arm = next(arm for arm in plan.arms() if arm.name == name)
     first, prompts = _asked(kind, plan)
+    compared, ids = reference(kind, name), {}
+    then = ids_of_changed(measured(*compared).rows, ids, plan) if compared else None
     folder = Path(os.environ["SPECDYNO_TEST_LOGS"]) / kind
     with boots.opened(folder, plan, _plan_text(kind)) as store:
         try:
-            booted = boots.boot_once(store, plan, arm, prompts=prompts, warm_up=first, log=folder / f"{name}.log")
+            log = folder / f"{name}.log"
+            booted = boots.boot_once(store, plan, arm, prompts=prompts, warm_up=first, log=log, then=then)
         except EngineError as error:
             return error
     identity, window = booted.boot.identity, booted.window
@@ -142,7 +145,7 @@ def _booted(kind: str, name: str) -> Measured | EngineError:
     command = booted.boot.command
     port = int(command[command.index("--port") + 1])
     gone = not any(_runs(pid, started) for pid, started in booted.family.items()) and port_is_free(port)
-    return Measured(arm, identity, list(booted.rows), window.before, window.after, family_gone=gone)
+    return Measured(arm, identity, list(booted.rows), window.before, window.after, gone, ids)
 
 
 def _runs(pid: int, started: float) -> bool:
@@ -175,107 +178,39 @@ async def boot_failure(plan: Plan, log: Path) -> EngineError:
     raise AssertionError("the engine came up")
 
 
-TIE_NATS, WRONG_RANK = 0.5, 3
+def reference(kind: str, name: str) -> tuple[str, str] | None:
+    """The arm whose answers an arm of vLLM must give, up to ties; None for a baseline that is nobody's copy."""
+    if not kind.startswith("vllm"):
+        return None
+    if name != "baseline":
+        return kind, "baseline"
+    return ("vllm", "baseline") if kind == "vllm-mtp" else None
 
 
-@dataclass(frozen=True, slots=True)
-class Fork:
-    """Where a candidate's answer leaves the baseline's, and how far apart the two tokens are for the baseline."""
-
-    prompt_id: str
-    gap_nats: float | None  # None: not both tokens are among the baseline's likeliest
-    rank: int | None  # of the less likely of the two for the baseline, from 1
-    ours: str  # some characters about the fork, for people
-    theirs: str
-    in_space: bool = False  # within a run of spaces, whose tokens text does not tell apart
-
-    @property
-    def tie(self) -> bool:
-        """Whether numerics explain it: close for the baseline, or its first and second choice.
-
-        Seen on bfloat16 logits: 0 to 0.13 nats. A token that the target would not say is nats away and further down.
-        """
-        if self.gap_nats is None:
-            return self.in_space
-        return self.gap_nats < TIE_NATS or (self.rank or 99) < WRONG_RANK
-
-
-async def audit_forks(plan: Plan, pairs: list[tuple[RequestRecord, RequestRecord]], log: Path) -> list[Fork]:
-    """Ask a fresh baseline for the likeliest tokens at each shared prefix of (baseline, candidate) answers."""
+def ids_of_changed(baseline: Iterable[RequestRecord], kept: dict[str, tuple[int, ...]], plan: Plan) -> boots.Then:
+    """Ask a server once more, for token ids, whatever it answered otherwise than the baseline, and keep them."""
     prompts = {prompt.id: prompt for pool in load_pools(plan, Path()).values() for prompt in pool.prompts}
-    forks = []
-    async with session_for(plan.engine) as session:
-        adapter = server.adapter(plan.engine, plan.target)
-        running = await server.begin(adapter, plan.arms()[0], log_path=log, session=session, boot_seed=1)
-        try:
-            await server.wait_ready(running, 300)
-            model = await running.served_model("")
-            for ours, theirs in pairs:
-                messages = [dict(message) for message in prompts[ours.prompt_id].messages or ()]
-                at = _fork(ours.text, theirs.text)
-                gap, rank = await _gap(running, model, messages, ours.text, theirs.text, at)
-                space = any(text[at : at + 1].isspace() for text in (ours.text, theirs.text))
-                around = slice(max(0, at - 20), at + 20)
-                forks.append(Fork(ours.prompt_id, gap, rank, ours.text[around], theirs.text[around], space))
-        finally:
-            await running.stop()
-    return forks
+    texts = {row.prompt_id: row.text for row in baseline}
+
+    def ask(base_url: str, rows: Sequence[RequestRecord]) -> None:
+        for row in rows:
+            if row.text != texts[row.prompt_id]:
+                kept[row.prompt_id] = vllm_tokens.said(base_url, prompts[row.prompt_id]).ids
+
+    return ask
 
 
-async def _gap(
-    running: server.Server, model: str, messages: list[dict], ours: str, theirs: str, at: int
-) -> tuple[float | None, int | None]:
-    """Distance of the two tokens that part the answers, and the lower rank.
+def forks_from_baseline(plan: Plan, answers: Iterable[Mapping[str, tuple[int, ...]]], folder: Path) -> list[Fork]:
+    """Where answers of other arms, each as token ids by prompt, leave those of a fresh baseline of `plan`."""
+    prompts = {prompt.id: prompt for pool in load_pools(plan, Path()).values() for prompt in pool.prompts}
+    asked = [(prompts[name], ids) for one in answers for name, ids in one.items()]
+    found: list[Fork] = []
 
-    Asked from the start of the word at the fork on: within a word, or after its space, text is cut where no token ends.
-    """
-    for start in range(_word_start(ours, at), at + 1):
-        ranked = await _likeliest(running, model, messages, ours[:start])
-        of_ours, of_theirs = (_best(ranked, text[start:], at - start) for text in (ours, theirs))
-        if of_ours is not None and of_theirs is not None:
-            return abs(of_ours[0] - of_theirs[0]), max(of_ours[1], of_theirs[1])
-    return None, None
+    def ask(base_url: str, _rows: Sequence[RequestRecord]) -> None:
+        found.extend(vllm_tokens.audit(base_url, asked))
 
-
-def _word_start(text: str, at: int) -> int:
-    """Where the word that holds the place `at` begins, with the space before it, which belongs to its first token."""
-    start = at
-    while start > max(0, at - _LONGEST_TOKEN) and (
-        start == at or not text[start].isspace() or text[start - 1].isspace()
-    ):
-        start -= 1
-    return start
-
-
-def _fork(ours: str, theirs: str) -> int:
-    """The first differing character, or the end of the shorter text."""
-    both = enumerate(zip(ours, theirs, strict=False))
-    return next((place for place, (a, b) in both if a != b), min(len(ours), len(theirs)))
-
-
-async def _likeliest(running: server.Server, model: str, messages: list[dict], begun: str) -> list[dict]:
-    """The baseline's likeliest next tokens after `begun`, its own answer so far."""
-    answer = [{"role": "assistant", "content": begun}] if begun else []
-    body = {
-        "model": model,
-        "messages": [*messages, *answer],
-        "add_generation_prompt": not begun,
-        "continue_final_message": bool(begun),
-        "max_tokens": 1,
-        "temperature": 0,
-        "logprobs": True,
-        "top_logprobs": 20,
-    }
-    async with running.session.post(running.base_url + "/v1/chat/completions", json=body) as response:
-        return (await response.json())["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
-
-
-def _best(ranked: list[dict], text: str, shared: int) -> tuple[float, int] | None:
-    """Log-probability and rank of the likeliest token that `text` goes on with, past its `shared` characters."""
-    goes_on = [
-        (one["logprob"], rank)
-        for rank, one in enumerate(sorted(ranked, key=lambda one: -one["logprob"]), start=1)
-        if (len(one["token"]) > shared and text.startswith(one["token"]))
-        or (len(text) == shared == 0 and one["token"] in _END)
-    ]
-    return max(goes_on, default=None)
+    if asked:
+        with boots.opened(folder, plan, "") as store:
+            one = [asked[0][0]]
+            boots.boot_once(store, plan, plan.arms()[0], prompts=one, log=folder / "audit.log", then=ask)
+    return found

@@ -118,9 +118,10 @@ def test_the_verdict_machinery_reads_the_boots_of_all_arms_as_a_study(kind):
         assert isinstance(curve.mean_accepted_length, Interval)
     assert set(curves) == arms
     forbid = {finding.code for finding in verdict.findings if finding.severity is Severity.FORBIDS}
-    # A busy host may stop the client for a second; that is the host's, and the finding's job to say.
-    hosts = {FindingCode.TOO_FEW_BLOCKS, FindingCode.SIMULATED_ENGINE, FindingCode.CLIENT_AT_CEILING}
-    assert forbid <= hosts, verdict.findings
+    allowed = {FindingCode.TOO_FEW_BLOCKS, FindingCode.SIMULATED_ENGINE}
+    if FindingCode.HOST_BUSY in {finding.code for finding in verdict.findings}:
+        allowed |= {FindingCode.CLIENT_AT_CEILING}  # others on the host stopped the client, and it was seen
+    assert forbid <= allowed, verdict.findings
 
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, name in CANDIDATES if kind.startswith("vllm")])

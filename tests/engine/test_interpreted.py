@@ -7,7 +7,6 @@ they say, which is a truth for specdyno's measuring, and text that no candidate 
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib.util
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 import yaml
 from scipy import stats
-from tests.engine.live import audit_forks, contract_plan, why_not
+from tests.engine.live import contract_plan, forks_from_baseline, ids_of_changed, why_not
 
 from lab import acceptance, boots, live_plans
 from specdyno.errors import EngineError
@@ -41,6 +40,7 @@ ARMS = ["baseline", *CANDIDATES]
 RATES = (0.8, 0.5, 0.3)
 ASKED = tuple(f"listed/{kind}-{number}" for number in (1, 2) for kind in ("code", "json", "chat"))
 CLIENTS = 4
+_CHANGED: dict[str, tuple[int, ...]] = {}  # token ids of DSpark's answers that are not the baseline's, by prompt
 
 
 def _reason() -> str:
@@ -79,9 +79,10 @@ def _boot(name: str) -> boots.Booted | EngineError:
     (pool,) = load_pools(plan, Path()).values()
     asked = [prompt for prompt in pool.prompts if prompt.id in ASKED]
     assert len(asked) == len(ASKED)
+    then = ids_of_changed(_booted("baseline").rows, _CHANGED, plan) if name == DSPARK else None
     with boots.opened(_folder(), plan, _plan_text()) as store:
         try:
-            return boots.boot_once(store, plan, arm, prompts=asked, log=_folder() / f"{name}.log")
+            return boots.boot_once(store, plan, arm, prompts=asked, log=_folder() / f"{name}.log", then=then)
         except EngineError as error:
             return error
 
@@ -156,11 +157,8 @@ def test_generated_tokens_are_decode_steps_plus_accepted_less_the_trimmed_tail(n
 
 
 def test_where_a_dspark_answer_leaves_the_baselines_the_baseline_saw_a_tie(tmp_path: Path):
-    baseline = {row.prompt_id: row for row in _booted("baseline").rows}
-    candidate = _booted(DSPARK).rows
-    pairs = [(baseline[row.prompt_id], row) for row in candidate if row.text != baseline[row.prompt_id].text]
-    assert len(pairs) < len(candidate)
-    forks = asyncio.run(audit_forks(contract_plan("vllm"), pairs, tmp_path / "audit.log")) if pairs else []
+    assert len(_CHANGED) < len(_booted(DSPARK).rows)
+    forks = forks_from_baseline(contract_plan("vllm"), [_CHANGED], tmp_path)
     assert [fork for fork in forks if not fork.tie] == []
 
 

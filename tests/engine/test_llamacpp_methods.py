@@ -97,7 +97,7 @@ def test_where_an_answer_leaves_the_baselines_the_baseline_saw_a_tie(target, tmp
     ]
     assert len(pairs) < len(arms) * len(baseline) / 2
     plan = llamacpp_methods.plan_of(target)
-    forks = asyncio.run(llamacpp_methods.forks(plan, pairs, tmp_path / "audit.log")) if pairs else []
+    forks = asyncio.run(llamacpp_methods.audit(plan, pairs, tmp_path / "audit.log")) if pairs else []
     assert [fork for fork in forks if not fork.tie] == []
 
 
@@ -108,7 +108,7 @@ def test_the_target_with_its_prediction_layer_answers_as_the_target_does(tmp_pat
     # The dimensions of a head are summed in another order, so about half of the answers part at a tie.
     assert len(pairs) < len(plain)
     plan = llamacpp_methods.plan_of("smollm2")
-    forks = asyncio.run(llamacpp_methods.forks(plan, pairs, tmp_path / "audit.log")) if pairs else []
+    forks = asyncio.run(llamacpp_methods.audit(plan, pairs, tmp_path / "audit.log")) if pairs else []
     assert [fork for fork in forks if not fork.tie] == []
 
 

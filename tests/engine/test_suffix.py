@@ -5,7 +5,6 @@ vLLM takes the suffix tree from arctic-inference; `make engines` builds that par
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import importlib.util
 import os
@@ -15,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from tests.engine.live import audit_forks, contract_plan, measured, why_not
+from tests.engine.live import contract_plan, forks_from_baseline, ids_of_changed, measured, why_not
 
 from lab import acceptance, boots, live_plans
 from specdyno.errors import EngineError
@@ -27,6 +26,7 @@ from specdyno.workload.sources import load_pools
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 
 K = 7
+_CHANGED: dict[str, tuple[int, ...]] = {}  # token ids of the answers that are not the baseline's, by prompt
 
 
 def _reason() -> str:
@@ -50,10 +50,12 @@ def _boot() -> boots.Booted | EngineError:
     text = _plan_text()
     plan = parse.parse(text)
     (pool,) = load_pools(plan, Path()).values()
+    then = ids_of_changed(measured("vllm", "baseline").rows, _CHANGED, plan)
     folder = Path(os.environ["SPECDYNO_TEST_LOGS"]) / "suffix"
     with boots.opened(folder, plan, text) as store:
         try:
-            return boots.boot_once(store, plan, plan.arms()[1], prompts=pool.prompts, log=folder / "suffix.log")
+            log = folder / "suffix.log"
+            return boots.boot_once(store, plan, plan.arms()[1], prompts=pool.prompts, log=log, then=then)
         except EngineError as error:
             return error
 
@@ -115,8 +117,6 @@ def test_generated_tokens_are_decode_steps_plus_accepted_less_the_trimmed_tail()
 
 def test_where_an_answer_leaves_the_baselines_the_baseline_saw_a_tie(tmp_path: Path):
     rows = _booted().rows
-    baseline = {row.prompt_id: row for row in measured("vllm", "baseline").rows}
-    pairs = [(baseline[row.prompt_id], row) for row in rows if row.text != baseline[row.prompt_id].text]
-    assert len(pairs) < len(rows)
-    forks = asyncio.run(audit_forks(contract_plan("vllm"), pairs, tmp_path / "audit.log")) if pairs else []
+    assert len(_CHANGED) < len(rows)
+    forks = forks_from_baseline(contract_plan("vllm"), [_CHANGED], tmp_path)
     assert [fork for fork in forks if not fork.tie] == []

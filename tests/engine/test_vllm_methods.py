@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
-from tests.engine.live import ARMS, Fork, audit_forks, contract_plan, measured
+from tests.engine.live import ARMS, contract_plan, forks_from_baseline, measured
 
 from lab import acceptance, live_plans
-from specdyno.plan.schema import Plan
-from specdyno.records.schema import RequestRecord
 
 pytestmark = [pytest.mark.live, pytest.mark.timeout(600)]
 CANDIDATES = [(kind, name) for kind, name in ARMS if kind.startswith("vllm") and name != "baseline"]
@@ -36,21 +33,14 @@ def test_the_counters_and_the_answers_tell_one_curve(kind, name):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_where_an_answer_leaves_the_baselines_the_baseline_saw_a_tie(kind, tmp_path: Path):
-    baseline = {row.prompt_id: row for row in measured(kind, "baseline").rows}
-    candidates = [row for of_kind, name in CANDIDATES if of_kind == kind for row in measured(kind, name).rows]
-    pairs = [(baseline[row.prompt_id], row) for row in candidates if row.text != baseline[row.prompt_id].text]
-    assert _no_ties(contract_plan(kind), pairs, tmp_path) == []
+    candidates = [measured(of_kind, name) for of_kind, name in CANDIDATES if of_kind == kind]
+    forks = forks_from_baseline(contract_plan(kind), [one.ids_of_changed for one in candidates], tmp_path)
+    assert [fork for fork in forks if not fork.tie] == []
+    assert all(len(one.ids_of_changed) < len(one.rows) for one in candidates)
 
 
 def test_the_target_relabelled_for_mtp_answers_as_the_target_does(tmp_path: Path):
-    baseline = {row.prompt_id: row for row in measured("vllm", "baseline").rows}
-    relabelled = measured("vllm-mtp", "baseline").rows
-    pairs = [(baseline[row.prompt_id], row) for row in relabelled if row.text != baseline[row.prompt_id].text]
-    assert _no_ties(contract_plan("vllm"), pairs, tmp_path) == []
-    assert len(pairs) < len(relabelled) / 2
-
-
-def _no_ties(plan: Plan, pairs: list[tuple[RequestRecord, RequestRecord]], folder: Path) -> list[Fork]:
-    """The forks at which the baseline did not see a tie."""
-    forks = asyncio.run(audit_forks(plan, pairs, folder / "audit.log")) if pairs else []
-    return [fork for fork in forks if not fork.tie]
+    relabelled = measured("vllm-mtp", "baseline")
+    forks = forks_from_baseline(contract_plan("vllm"), [relabelled.ids_of_changed], tmp_path)
+    assert [fork for fork in forks if not fork.tie] == []
+    assert len(relabelled.ids_of_changed) < len(relabelled.rows) / 2

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,7 +57,7 @@ class WarmUp:
     seconds: float
 
 
-Windows = Callable[[Sequence[WarmUp]], Sequence[WindowPlan | SearchPlan]]
+Windows = Callable[[Sequence[WarmUp]], Iterable[WindowPlan | SearchPlan]]
 
 
 @dataclass(frozen=True, slots=True)
