@@ -45,9 +45,7 @@ check: $(VENV)/.dev ## lint and types
 	$(BIN)/mypy
 
 docs: $(VENV)/.test ## pages that are generated from the code
-	$(BIN)/python -m specdyno.plan.reference docs/plan.md
-	$(BIN)/python -m specdyno.preflight.pair.reference docs/methods.md
-	$(BIN)/python lab/live_table.py docs/methods.md
+	$(BIN)/python -m lab.pages
 
 clean: ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

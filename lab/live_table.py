@@ -1,9 +1,8 @@
-"""The table of live runs in docs/methods.md, from the figures beside the drafts: python lab/live_table.py PAGE."""
+"""The table of live runs in docs/methods.md, from the figures beside the drafts."""
 
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 DRAFTS = Path(__file__).with_name("drafts")
@@ -20,16 +19,3 @@ def table() -> str:
             joint = " ".join(f"{share:.3f}".lstrip("0") for share in entry["joint"])
             rows.append(f"| {place} | `{key.partition('/')[2]}` | {entry['drafted_steps']} | {joint} |")
     return "\n".join(rows) + "\n"
-
-
-def update(page: str) -> str:
-    before, begin, rest = page.partition("<!-- live -->\n")
-    _, end, after = rest.partition("<!-- /live -->")
-    if not begin or not end:
-        raise ValueError("the page has no place for the table: <!-- live --> and <!-- /live -->")
-    return f"{before}{begin}{table()}{end}{after}"
-
-
-if __name__ == "__main__":
-    page = Path(sys.argv[1])
-    page.write_text(update(page.read_text(encoding="utf-8")), encoding="utf-8")

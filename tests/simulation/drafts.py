@@ -5,15 +5,12 @@ different K share tokens and luck, so that what differs between a replay and a r
 """
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy import special
 
 from specdyno.statistics.replay import replay
 
-PAGE = Path(__file__).parents[2] / "docs/statistics.md"
-BEGIN, END = "<!-- replayed: begin -->", "<!-- replayed: end -->"
 MEASURED = 7
 TOKENS = 300
 
@@ -98,14 +95,8 @@ def table(found):
         cells = [f"{one.traffic}", f"{one.decay:.0%}", f"{min(one.replayed)} to {max(one.replayed)}"]
         cells += [_range(one.replayed.values()), _range(one.truncated.values())]
         lines.append(f"| {' | '.join(cells)} |".replace("%", " %"))
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"
 
 
 def _range(values):
     return f"{min(values):+.2%} to {max(values):+.2%}".replace("-", "\N{MINUS SIGN}")
-
-
-def write(text):
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")

@@ -5,7 +5,6 @@
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from scipy import stats
@@ -13,8 +12,6 @@ from tests.simulation import oracle, worlds
 
 from specdyno.verdict.levels import ALPHA, MIXTURE_SHARE, nominal_level
 
-PAGE = Path(__file__).parents[2] / "docs/statistics.md"
-BEGIN, END = "<!-- simulated: begin -->", "<!-- simulated: end -->"
 LOOKS = (4, 6, 8, 12)
 THRESHOLD = math.log(1.05)
 PROMISE = 0.025
@@ -124,10 +121,4 @@ def table(rates):
         promised = f"none: {worlds.BEYOND[rate.what]}" if rate.allowed is None else f"at most {rate.allowed:.1%}"
         row = (rate.what, str(rate.m), f"{rate.studies:,}", f"{rate.rate:.2%}", promised)
         lines.append(f"| {' | '.join(row)} |".replace("%", " %"))
-    return "\n".join(lines)
-
-
-def write(text):
-    page = PAGE.read_text(encoding="utf-8")
-    before, after = page.split(BEGIN)[0], page.split(END)[1]
-    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+    return "\n".join(lines) + "\n"

@@ -13,6 +13,7 @@ from scipy import stats
 from tests.simulation import oracle, rates, worlds
 from tests.simulation.generator import DEFAULT_PLAN
 
+from lab import pages
 from specdyno.plan.looks import half_width, nominal_level, simulate
 from specdyno.plan.power import power
 from specdyno.plan.schema import Plan
@@ -214,8 +215,8 @@ def test_every_rate_of_the_table_keeps_its_promise():
 
 
 def test_the_table_in_the_documentation_is_of_these_cases_and_keeps_its_promises():
-    page = rates.PAGE.read_text(encoding="utf-8")
-    shown = page.split(rates.BEGIN)[1].split(rates.END)[0].strip().splitlines()[2:]
+    page = (pages.DOCS / "statistics.md").read_text(encoding="utf-8")
+    shown = pages.parts(page, "simulated")[1].splitlines()[2:]
     cases = [line.split("|")[1].strip() for line in shown]
     assert cases == [rate.what for rate in rates.measure(250)]
     for line in shown:
@@ -230,7 +231,7 @@ def test_the_table_in_the_documentation_is_of_these_cases_and_keeps_its_promises
 @pytest.mark.timeout(1800)
 def test_the_full_set_keeps_every_promise_and_writes_the_table():
     found = rates.measure(200_000)
-    rates.write(rates.table(found))
+    pages.write("statistics.md", {"simulated": rates.table(found)})
     assert [rate for rate in found if not rate.kept] == []
 
 

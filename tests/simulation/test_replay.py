@@ -8,6 +8,7 @@ import pytest
 from scipy import stats
 from tests.simulation import drafts
 
+from lab import pages
 from specdyno.statistics.replay import replay
 from specdyno.statistics.screen import screen
 from specdyno.statistics.stepcost import Point, depth_sweep
@@ -79,5 +80,5 @@ def test_the_table_of_replays_in_the_documentation():
     ]
     text = drafts.table(found)
     print(text)
-    drafts.write(text)
+    pages.write("statistics.md", {"replayed": text})
     assert all(abs(error) <= 0.005 for one in found if not one.decay for error in one.replayed.values())

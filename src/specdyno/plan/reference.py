@@ -7,10 +7,8 @@ of them can know a key that the others do not.
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from specdyno.plan.schema import Plan
@@ -129,17 +127,3 @@ def share_text(value: float) -> str:
     """
     percent = f"{value * 100:g}"
     return f"{percent}%" if float(percent) / 100.0 == value else repr(value)
-
-
-def update(page: str) -> str:
-    """A Markdown page with the table between `<!-- keys -->` and `<!-- /keys -->` made anew."""
-    before, begin, rest = page.partition("<!-- keys -->\n")
-    _, end, after = rest.partition("<!-- /keys -->")
-    if not begin or not end:
-        raise ValueError("the page has no place for the table: <!-- keys --> and <!-- /keys -->")
-    return f"{before}{begin}{table()}{end}{after}"
-
-
-if __name__ == "__main__":
-    _page = Path(sys.argv[1])
-    _page.write_text(update(_page.read_text(encoding="utf-8")), encoding="utf-8")

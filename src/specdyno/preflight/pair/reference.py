@@ -1,12 +1,6 @@
-"""The tables of `docs/methods.md`: methods by engine, and every rule with where it was read. Made from the data.
-
-`python -m specdyno.preflight.pair.reference docs/methods.md` writes them anew between their marks.
-"""
+"""The tables of `docs/methods.md`: methods by engine, and every rule with where it was read. Made from the data."""
 
 from __future__ import annotations
-
-import sys
-from pathlib import Path
 
 from specdyno.plan.methods import Method
 from specdyno.preflight.memory import assess
@@ -41,19 +35,3 @@ def rules() -> str:
         rows.append(f"| `{rule.name}` | {'; '.join(sources) or 'the table above, per method'} |")
     rows += [f"| `{name}` | [memory](memory.md) |" for name in sorted(assess.NAMES)]
     return "\n".join(rows) + "\n"
-
-
-def update(page: str) -> str:
-    """A page with both tables between `<!-- methods -->` and `<!-- rules -->` and their ends made anew."""
-    for mark, table in (("methods", methods()), ("rules", rules())):
-        before, begin, rest = page.partition(f"<!-- {mark} -->\n")
-        _, end, after = rest.partition(f"<!-- /{mark} -->")
-        if not begin or not end:
-            raise ValueError(f"the page has no place for the table: <!-- {mark} --> and <!-- /{mark} -->")
-        page = f"{before}{begin}{table}{end}{after}"
-    return page
-
-
-if __name__ == "__main__":
-    _page = Path(sys.argv[1])
-    _page.write_text(update(_page.read_text(encoding="utf-8")), encoding="utf-8")
