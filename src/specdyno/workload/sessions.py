@@ -8,17 +8,16 @@ plan says; the replay is `load.agents`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 
-from specdyno.errors import PlanError, Problem
 from specdyno.plan.schema import Plan
 from specdyno.workload import classes, packages
-from specdyno.workload.prompts import fingerprint
+from specdyno.workload.pools import Pool, Row, free_id, json_rows, pools_of, refused, sha256_of
 from specdyno.workload.rows import UnusableRow, asked
 
 _HINT = 'Write JSON lines: {"id": "...", "system": null, "tools": null, "turns": [{"phase": "...", "messages": [...]}]}'
@@ -46,16 +45,14 @@ class Session:
     turns: tuple[Turn, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ClassSessions:
-    """The distinct sessions of one class, in file order.
+class ClassSessions(Pool[Session]):
+    """The distinct sessions of one class."""
 
-    `skipped` holds (line, reason); in a file that is one JSON list the number counts its entries, from 1.
-    """
+    __slots__ = ()
 
-    sessions: tuple[Session, ...]
-    skipped: tuple[tuple[int, str], ...] = ()
-    duplicates: int = 0
+    @property
+    def sessions(self) -> tuple[Session, ...]:
+        return self.usable
 
 
 def load_session_pools(plan: Plan, base_dir: Path) -> dict[str, ClassSessions]:
@@ -64,19 +61,7 @@ def load_session_pools(plan: Plan, base_dir: Path) -> dict[str, ClassSessions]:
     Raises:
         PlanError: the problems of all classes at once.
     """
-    pools: dict[str, ClassSessions] = {}
-    problems: list[Problem] = []
-    for index, part in enumerate(plan.workload.classes):
-        if part.sessions is None:
-            continue
-        try:
-            pools[part.name] = load_sessions(part.sessions, base_dir)
-        except PlanError as error:
-            place = f"workload.classes[{index}].sessions"
-            problems += [Problem(place, one.seen, one.remedy, one.line) for one in error.problems]
-    if problems:
-        raise PlanError(problems)
-    return pools
+    return pools_of(plan, "sessions", lambda part: load_sessions(part.source, base_dir))
 
 
 def load_sessions(source: str, base_dir: Path) -> ClassSessions:
@@ -91,49 +76,20 @@ def load_sessions(source: str, base_dir: Path) -> ClassSessions:
         found = collect_sessions(packages.session_rows(source))
     else:
         found = read_sessions(_file(source, base_dir))
-    if not found.sessions:
-        first = "".join(f": line {line} {why}" for line, why in found.skipped[:1])
-        raise _refused(f"{source} holds no usable session{first}", _HINT)
-    return found
+    return found.or_refused(source, what="session", hint=_HINT)
 
 
 def read_sessions(data: bytes) -> ClassSessions:
     """Sessions from JSON lines or one JSON list; a row that is none is skipped with its reason."""
-    data = data.removeprefix(b"\xef\xbb\xbf")
-    if data.lstrip().startswith(b"["):
-        try:
-            return collect_sessions(enumerate(orjson.loads(data), start=1))
-        except orjson.JSONDecodeError:
-            pass  # lines, of which the first is a list
-    return collect_sessions(_lines(data))
+    return collect_sessions(json_rows(data))
 
 
-def collect_sessions(rows: Iterable[tuple[int, object]]) -> ClassSessions:
-    """Sessions from numbered rows, wherever they come from; a row may be an `UnusableRow` that says why it is none.
+def collect_sessions(rows: Iterable[Row]) -> ClassSessions:
+    """Sessions from numbered rows, wherever they come from.
 
     Exact duplicates are dropped and counted; a session whose id came before gets its number added.
     """
-    sessions: dict[str, Session] = {}
-    skipped: list[tuple[int, str]] = []
-    seen: set[str] = set()
-    duplicates = 0
-    for number, row in rows:
-        try:
-            session = _session(row, number=number, ids=sessions)
-            sha256 = _fingerprint(session)
-        except UnusableRow as reason:
-            skipped.append((number, str(reason)))
-            continue
-        if sha256 in seen:
-            duplicates += 1
-            continue
-        seen.add(sha256)
-        sessions[session.id] = session
-    return ClassSessions(tuple(sessions.values()), tuple(skipped), duplicates)
-
-
-def _refused(seen: str, remedy: str) -> PlanError:
-    return PlanError([Problem("workload.classes", seen, remedy)])
+    return ClassSessions.of(rows, _session)
 
 
 def _file(source: str, base_dir: Path) -> bytes:
@@ -141,25 +97,13 @@ def _file(source: str, base_dir: Path) -> bytes:
         return (base_dir / Path(source).expanduser()).read_bytes()
     except FileNotFoundError as error:
         known = ", ".join(classes.PREFIX + name for name in classes.SESSIONS)
-        raise _refused(f"there is no file {source}", f"Paths are relative to the plan; or use {known}") from error
+        raise refused(f"there is no file {source}", f"Paths are relative to the plan; or use {known}") from error
     except (OSError, ValueError, RuntimeError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise _refused(f"{source} cannot be read ({reason})", "Name a file of sessions") from error
+        raise refused(f"{source} cannot be read ({reason})", "Name a file of sessions") from error
 
 
-def _lines(data: bytes) -> Iterator[tuple[int, object]]:
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            yield number, UnusableRow(f"is no JSON: {error.msg}")
-
-
-def _session(row: object, *, number: int, ids: Mapping[str, Session]) -> Session:
-    if isinstance(row, UnusableRow):
-        raise row
+def _session(row: object, number: int, taken: Container[str]) -> tuple[Session, str]:
     if not isinstance(row, dict):
         raise UnusableRow("is no JSON object")
     system, tools, listed = row.get("system"), row.get("tools"), row.get("turns")
@@ -172,9 +116,8 @@ def _session(row: object, *, number: int, ids: Mapping[str, Session]) -> Session
     _check_talk(turns, system=system, tools=tools)
     own = row.get("id")
     name = str(own) if isinstance(own, str | int) and own != "" else str(number)
-    while name in ids:
-        name = f"{name}@{number}"
-    return Session(name, tuple(tools) if tools else None, system or None, turns)
+    session = Session(free_id(name, number, taken), tuple(tools) if tools else None, system or None, turns)
+    return session, _sha256(session)
 
 
 def _turn(turn: object, place: str) -> Turn:
@@ -265,9 +208,6 @@ def _check_talk(turns: Sequence[Turn], *, system: str | None, tools: object) -> 
     asked({"messages": talk, "tools": tools})
 
 
-def _fingerprint(session: Session) -> str:
+def _sha256(session: Session) -> str:
     turns = [{"messages": list(turn.messages), "recorded": turn.recorded} for turn in session.turns]
-    try:
-        return fingerprint({"system": session.system, "tools": session.tools, "turns": turns})
-    except TypeError as error:
-        raise UnusableRow("is nested too deeply") from error
+    return sha256_of({"system": session.system, "tools": session.tools, "turns": turns})

@@ -1,22 +1,18 @@
 """Prompt files to prompts: each usable row becomes a prompt, each other row a reason.
 
-Owns reading. The shape of a row is detected row by row (`workload.rows`), so that mixed files work. Exact duplicates
-are dropped and counted: a prompt that came twice in a boot would flatter drafts that learn from history.
+Owns reading. The shape of a row is detected row by row (`workload.rows`), so that mixed files work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-import orjson
-
-from specdyno.errors import PlanError, Problem
 from specdyno.plan.schema import Plan, TrafficClass
 from specdyno.workload import classes, packages
-from specdyno.workload.prompts import Prompt, fingerprint
-from specdyno.workload.rows import Asked, UnusableRow, asked
+from specdyno.workload.pools import Pool, Row, free_id, json_rows, pools_of, refused, sha256_of
+from specdyno.workload.prompts import Prompt
+from specdyno.workload.rows import asked
 
 _HINT = 'Write JSON lines, e.g. {"prompt": "..."} or {"messages": [{"role": "user", "content": "..."}]}'
 _MAGIC = {
@@ -28,16 +24,14 @@ _MAGIC = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class ClassPrompts:
-    """The distinct prompts of one class, in file order.
+class ClassPrompts(Pool[Prompt]):
+    """The distinct prompts of one class."""
 
-    `skipped` holds (line, reason); in a file that is one JSON list the number counts its entries, from 1.
-    """
+    __slots__ = ()
 
-    prompts: tuple[Prompt, ...]
-    skipped: tuple[tuple[int, str], ...] = ()
-    duplicates: int = 0
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return self.usable
 
 
 def load_class(traffic_class: TrafficClass, base_dir: Path) -> ClassPrompts:
@@ -63,30 +57,14 @@ def load_pools(plan: Plan, base_dir: Path) -> dict[str, ClassPrompts]:
     Raises:
         PlanError: the problems of all classes at once.
     """
-    pools: dict[str, ClassPrompts] = {}
-    problems: list[Problem] = []
-    for index, traffic_class in enumerate(plan.workload.classes):
-        if traffic_class.sessions is not None:
-            continue
-        try:
-            pools[traffic_class.name] = load_class(traffic_class, base_dir)
-        except PlanError as error:
-            place = f"workload.classes[{index}].prompts"
-            problems += [Problem(place, problem.seen, problem.remedy) for problem in error.problems]
-    if problems:
-        raise PlanError(problems)
-    return pools
-
-
-def _refused(seen: str, remedy: str, line: int | None = None) -> PlanError:
-    return PlanError([Problem("workload.classes", seen, remedy, line)])
+    return pools_of(plan, "prompts", lambda part: load_class(part, base_dir))
 
 
 def _path(source: str, base_dir: Path) -> Path:
     try:
         return base_dir / Path(source).expanduser()
     except RuntimeError as error:
-        raise _refused(f"{source} names a home directory that does not exist", "Write the whole path") from error
+        raise refused(f"{source} names a home directory that does not exist", "Write the whole path") from error
 
 
 def _read(path: Path) -> bytes:
@@ -96,98 +74,52 @@ def _read(path: Path) -> bytes:
         remedy = (
             f"Paths are relative to the plan; or use one of: {', '.join(classes.PREFIX + n for n in classes.BUILTIN)}"
         )
-        raise _refused(f"there is no file {path}", remedy) from error
+        raise refused(f"there is no file {path}", remedy) from error
     except IsADirectoryError as error:
-        raise _refused(f"{path} is a directory", "Name the prompt file in it") from error
+        raise refused(f"{path} is a directory", "Name the prompt file in it") from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
-        raise _refused(f"{path} cannot be read: {reason}", "Check its name and its permissions") from error
+        raise refused(f"{path} cannot be read: {reason}", "Check its name and its permissions") from error
 
 
-def _rows(data: bytes, name: str) -> Iterator[tuple[int, object]]:
-    """Rows with their number from 1; a line that is no JSON is an `UnusableRow` in the place of the row."""
+def _rows(data: bytes, name: str) -> Iterator[Row]:
     data = data.removeprefix(b"\xef\xbb\xbf")
     _refuse_binary(data, name)
     stripped = data.strip()
     if not stripped:
-        raise _refused(f"{name} is empty", _HINT)
+        raise refused(f"{name} is empty", _HINT)
     if not any(line.lstrip().startswith((b"{", b"[")) for line in stripped.split(b"\n")):
         seen = f"{name} is neither JSON lines nor a JSON list (plain text, CSV?)"
-        raise _refused(seen, f"{_HINT}: a prompt may hold line breaks, so a line of text is no prompt", 1)
-    whole = _whole(stripped)
-    if isinstance(whole, list):
-        return iter(list(enumerate(whole, start=1)))
-    if whole is not None:
-        return iter([(1, whole)])
-    return _lines(data)
+        raise refused(seen, f"{_HINT}: a prompt may hold line breaks, so a line of text is no prompt", 1)
+    return json_rows(data)
 
 
 def _refuse_binary(data: bytes, name: str) -> None:
     for magic, (seen, remedy) in _MAGIC.items():
         if data.startswith(magic):
-            raise _refused(f"{name} {seen}", remedy)
+            raise refused(f"{name} {seen}", remedy)
     try:
         binary = "\0" in data.decode()
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
-        raise _refused(f"{name} is not UTF-8 text (byte {error.start})", "Save it as UTF-8 JSON lines", line) from error
+        raise refused(f"{name} is not UTF-8 text (byte {error.start})", "Save it as UTF-8 JSON lines", line) from error
     if binary:
-        raise _refused(f"{name} holds binary data", _HINT)
+        raise refused(f"{name} holds binary data", _HINT)
 
 
-def _whole(data: bytes) -> object:
-    """The file as one JSON value; None where it is none, as with JSON lines."""
-    try:
-        return orjson.loads(data)
-    except orjson.JSONDecodeError:
-        return None
+def _collect(rows: Iterable[Row], *, traffic_class: TrafficClass, name: str) -> ClassPrompts:
+    found = ClassPrompts.of(rows, lambda row, number, taken: _prompt(row, number, traffic_class, taken=taken))
+    return found.or_refused(name, what="prompt", hint=_HINT)
 
 
-def _lines(data: bytes) -> Iterator[tuple[int, object]]:
-    for number, line in enumerate(data.split(b"\n"), start=1):
-        if not line.strip():
-            continue
-        try:
-            yield number, orjson.loads(line)
-        except orjson.JSONDecodeError as error:
-            yield number, UnusableRow(f"is no JSON: {error.msg}")
-
-
-def _collect(rows: Iterable[tuple[int, object]], *, traffic_class: TrafficClass, name: str) -> ClassPrompts:
-    prompts: list[Prompt] = []
-    skipped: list[tuple[int, str]] = []
-    seen: set[str] = set()
-    ids: set[str] = set()
-    duplicates = 0
-    for number, row in rows:
-        try:
-            prompt = _prompt(row, number=number, traffic_class=traffic_class, ids=ids)
-        except UnusableRow as reason:
-            skipped.append((number, str(reason)))
-            continue
-        if prompt.sha256 in seen:
-            duplicates += 1
-            continue
-        seen.add(prompt.sha256)
-        ids.add(prompt.id)
-        prompts.append(prompt)
-    if not prompts:
-        first = f": line {skipped[0][0]} {skipped[0][1]}" if skipped else ""
-        raise _refused(f"{name} holds no usable prompt{first}", _HINT)
-    return ClassPrompts(tuple(prompts), tuple(skipped), duplicates)
-
-
-def _prompt(row: object, *, number: int, traffic_class: TrafficClass, ids: set[str]) -> Prompt:
-    if isinstance(row, UnusableRow):
-        raise row
+def _prompt(row: object, number: int, traffic_class: TrafficClass, *, taken: Container[str]) -> tuple[Prompt, str]:
     found = asked(row)
     content = found.content
-    try:
-        sha256 = fingerprint(content)
-    except TypeError as error:
-        raise UnusableRow("is nested too deeply") from error
-    return Prompt(
-        id=_id(found, number=number, class_name=traffic_class.name, ids=ids),
+    sha256 = sha256_of(content)
+    prefix = f"{traffic_class.name}/"
+    own = prefix + found.id.removeprefix(prefix) if found.id is not None else f"{prefix}{number}"
+    prompt = Prompt(
+        id=free_id(own, number, taken),
         class_name=traffic_class.name,
         messages=tuple(content["messages"]) if "messages" in content else None,
         prompt=content.get("prompt"),
@@ -197,12 +129,4 @@ def _prompt(row: object, *, number: int, traffic_class: TrafficClass, ids: set[s
         max_tokens=traffic_class.max_tokens,
         sha256=sha256,
     )
-
-
-def _id(found: Asked, *, number: int, class_name: str, ids: set[str]) -> str:
-    """Unique within the plan: `class/own id`, or `class/line` where the row has no id or one that came before."""
-    prefix = f"{class_name}/"
-    own = prefix + found.id.removeprefix(prefix) if found.id is not None else f"{prefix}{number}"
-    while own in ids:
-        own = f"{own}@{number}"
-    return own
+    return prompt, sha256
