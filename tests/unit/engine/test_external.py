@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 import pytest
+from tests.unit.engine.arms import BASELINE, KEY
 
 from specdyno.engine import server
 from specdyno.engine.credentials import exposed
@@ -13,9 +14,7 @@ from specdyno.errors import PlanError
 from specdyno.plan.external import Speaks
 from specdyno.plan.schema import Arm, Engine, Role, Target
 
-BASELINE = Arm(name="baseline", role=Role.BASELINE)
 EAGLE = Arm(name="eagle3-k3", role=Role.CANDIDATE, method="eagle3", draft="org/draft", draft_tokens=3)
-KEY = "sk-of-the-test"
 
 
 def adapter(*start: str, **keys) -> ExternalAdapter:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.engine.arms import arm
 
 from specdyno.engine.llamacpp_kinds import KINDS, METHODS, neutral, speculative_flags
 from specdyno.errors import PlanError
-from specdyno.plan.schema import Arm, Method, Role
-
-
-def arm(method: Method, k: int, draft: str | None = None, **options) -> Arm:
-    return Arm(name="c", role=Role.CANDIDATE, method=method, draft=draft, draft_tokens=k, options=options)
+from specdyno.plan.schema import Method
 
 
 @pytest.mark.parametrize(
@@ -101,3 +98,56 @@ def test_every_method_that_llamacpp_knows_has_flags_and_every_kind_a_neutral_nam
 def test_synthetic_acceptance_reaches_the_engine_as_it_is_written():
     flags = speculative_flags(arm(Method.EAGLE3, 2, draft="d.gguf", **{"spec-synth-rates": "0.8,0.5"}))
     assert flags[-2:] == ["--spec-synth-rates", "0.8,0.5"]
+
+
+@pytest.mark.parametrize(
+    ("method", "kind"),
+    [
+        (Method.DRAFT_MODEL, "draft-simple"),
+        (Method.EAGLE3, "draft-eagle3"),
+        (Method.MTP, "draft-mtp"),
+        (Method.GEMMA4_MTP, "draft-mtp"),
+        (Method.DFLASH, "draft-dflash"),
+        (Method.DSPARK, "draft-dspark"),
+    ],
+)
+def test_llamacpp_drafts_as_long_as_the_arm_says(method, kind):
+    flags = speculative_flags(arm(method, 5, draft="d.gguf"))
+    assert flags == ["--spec-type", kind, "--spec-draft-n-max", "5", "--spec-draft-model", "d.gguf"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "flag"),
+    [
+        (None, "--spec-ngram-simple-size-m"),
+        ("ngram-map-k", "--spec-ngram-map-k-size-m"),
+        ("ngram-map-k4v", "--spec-ngram-map-k4v-size-m"),
+        ("ngram-mod", "--spec-ngram-mod-n-max"),
+    ],
+)
+def test_the_draft_length_of_an_ngram_kind_has_its_own_flag(kind, flag):
+    options = {"spec-type": kind} if kind else {}
+    flags = speculative_flags(arm(Method.NGRAM, 7, **options))
+    assert flags[:4] == ["--spec-type", kind or "ngram-simple", flag, "7"]
+
+
+def test_further_options_are_flags_of_llamacpp():
+    flags = speculative_flags(arm(Method.NGRAM, 4, spec_ngram_simple_size_n=3, bare=True, off=False))
+    assert flags[4:] == ["--spec-ngram-simple-size-n", "3", "--bare"]
+
+
+@pytest.mark.parametrize(("k", "lookup"), [(1, 1), (3, 3), (4, 4), (12, 4)])
+def test_ngram_simple_looks_up_no_more_than_it_may_draft(k, lookup):
+    assert speculative_flags(arm(Method.NGRAM, k))[4:] == ["--spec-ngram-simple-size-n", str(lookup)]
+
+
+@pytest.mark.parametrize("option", ["spec-ngram-simple-size-n", "spec_ngram_simple_size_n"])
+def test_a_lookup_that_never_drafts_is_a_mistake_in_the_plan(option):
+    with pytest.raises(PlanError, match="never drafts"):
+        speculative_flags(arm(Method.NGRAM, 2, **{option: 3}))
+
+
+@pytest.mark.parametrize("option", ["model", "port", "api-key", "api_key"])
+def test_an_option_of_a_candidate_cannot_change_the_target_or_carry_a_secret(option):
+    with pytest.raises(PlanError, match=option):
+        speculative_flags(arm(Method.NGRAM, 2, **{option: "x"}))

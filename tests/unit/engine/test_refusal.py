@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from tests.unit.engine.arms import BASELINE
 
 from specdyno.engine.base import Adapter
 from specdyno.engine.llamacpp import LlamaCppAdapter
@@ -12,7 +13,6 @@ from specdyno.engine.vllm import VllmAdapter
 from specdyno.plan.schema import Arm, Engine, EngineKind, Method, Role, Target
 from specdyno.records.schema import Identity
 
-BASELINE = Arm(name="baseline", role=Role.BASELINE)
 TARGET = Target(model="m")
 LLAMA = LlamaCppAdapter(Engine(kind=EngineKind.LLAMACPP), TARGET)
 VLLM = VllmAdapter(Engine(kind=EngineKind.VLLM), TARGET)

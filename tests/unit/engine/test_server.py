@@ -6,6 +6,7 @@ import json
 
 import pytest
 from aiohttp import web
+from tests.unit.engine.arms import BASELINE, KEY
 
 from specdyno.engine import process, server
 from specdyno.engine.llamacpp import LlamaCppAdapter
@@ -17,9 +18,7 @@ from specdyno.errors import EngineError
 from specdyno.load.boot import session_for
 from specdyno.plan.schema import Arm, Engine, Role, Target
 
-BASELINE = Arm(name="baseline", role=Role.BASELINE)
 EAGLE = Arm(name="eagle3-k2", role=Role.CANDIDATE, method="eagle3", draft="d", draft_tokens=2)
-KEY = "sk-of-the-test"
 
 
 def simulated(*, key: bool = False, **args) -> Engine:

@@ -7,40 +7,33 @@ from pathlib import Path
 
 import pytest
 import yaml
+from tests.unit.engine.arms import BASELINE, DATA, EMPTY, adapter, arm
 
-from specdyno.engine import counters, server
+from specdyno.engine import counters
 from specdyno.engine.base import Answers
 from specdyno.engine.reading.per_request import spec_steps
 from specdyno.engine.trtllm import TrtllmAdapter, speculative_config
 from specdyno.errors import PlanError
-from specdyno.plan.schema import NEEDS_DRAFT, NOT_RUN_HERE, Arm, Engine, Method, Role, Target
+from specdyno.plan.schema import Method
 from specdyno.records.deltas import difference
-from specdyno.records.schema import CounterSample
 
-DATA = Path(__file__).parents[2] / "data" / "engines" / "trtllm"
+ANSWERS = DATA / "trtllm"
 PAGE = "/prometheus/metrics"
-BASELINE = Arm(name="baseline", role=Role.BASELINE)
-EMPTY = CounterSample(0, "", ())
 
 
-def arm(method: Method, k: int = 3, **options) -> Arm:
-    draft = "org/draft" if method in NEEDS_DRAFT else None
-    return Arm(name="c", role=Role.CANDIDATE, method=method, draft=draft, draft_tokens=k, options=options)
-
-
-def adapter(**keys) -> TrtllmAdapter:
-    made = server.adapter(Engine(kind="trtllm", **keys), Target(model="org/model"))
+def trtllm(**keys) -> TrtllmAdapter:
+    made = adapter("trtllm", **keys)
     assert isinstance(made, TrtllmAdapter)
     return made
 
 
 def answers(page: str | None = None) -> Answers:
-    text = (DATA / "metrics.txt").read_text() if page is None else page
+    text = (ANSWERS / "metrics.txt").read_text() if page is None else page
     return Answers({PAGE: text, "/version": {"version": "1.3"}, "/v1/models": {"data": [{"id": "served"}]}}, "")
 
 
 def test_the_arms_differ_in_the_file_alone_and_it_is_kept_beside_the_log(tmp_path: Path) -> None:
-    made = adapter(args={"tp_size": 2})
+    made = trtllm(args={"tp_size": 2})
     files = {}
     for one in (BASELINE, arm(Method.EAGLE3)):
         path = tmp_path / "logs" / f"{one.name}.yaml"
@@ -74,12 +67,6 @@ def test_every_method_has_its_decoding_type(method: Method, kind: str, further: 
     assert speculative_config(arm(method)) == {"decoding_type": kind, "max_draft_len": 3, **further}
 
 
-@pytest.mark.parametrize("method", [Method.EAGLE, Method.GEMMA4_MTP, Method.MEDUSA])
-def test_a_method_that_it_lacks_is_a_mistake_in_the_plan(method: Method) -> None:
-    with pytest.raises(PlanError, match=f"no method {method}"):
-        adapter().flags(arm(method), 1, boot_seed=0)
-
-
 @pytest.mark.parametrize("option", ["max_draft_len", "decoding_type", "acceptance_rate_threshold"])
 def test_an_option_cannot_change_what_is_measured_half_way(option: str) -> None:
     with pytest.raises(PlanError, match=option):
@@ -89,7 +76,7 @@ def test_an_option_cannot_change_what_is_measured_half_way(option: str) -> None:
 def test_the_users_own_file_is_joined(tmp_path: Path) -> None:
     own = tmp_path / "own.yaml"
     own.write_text("kv_cache_config: {free_gpu_memory_fraction: 0.8}\n")
-    made = adapter(args={"config": str(own)})
+    made = trtllm(args={"config": str(own)})
     assert made.config(arm(Method.MTP))["kv_cache_config"] == {"free_gpu_memory_fraction": 0.8}
     words = made.launch(BASELINE, 8123).argv
     assert words.count("--config") == 1
@@ -110,18 +97,12 @@ def test_a_file_that_cannot_be_joined_is_a_mistake_in_the_plan(tmp_path: Path, c
     if content is not None:
         own.write_text(content)
     with pytest.raises(PlanError, match=told) as caught:
-        adapter(args={"extra_llm_api_options": str(own)})
+        trtllm(args={"extra_llm_api_options": str(own)})
     assert caught.value.problems[0].place == "engine.args.extra_llm_api_options"
 
 
-def test_the_key_is_on_no_command_line_and_in_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MY_KEY", "sk-of-the-test")
-    launch = adapter(api_key_env="MY_KEY").launch(arm(Method.EAGLE3), 8123)
-    assert "sk-of-the-test" not in " ".join(launch.argv) + launch.config + repr(launch)
-
-
 def test_what_to_deploy_is_yaml_for_its_file() -> None:
-    (word,) = adapter().deployment(arm(Method.MTP))
+    (word,) = trtllm().deployment(arm(Method.MTP))
     assert yaml.safe_load(word) == {"speculative_config": {"decoding_type": "MTP", "max_draft_len": 3}}
 
 
@@ -129,7 +110,7 @@ def test_what_to_deploy_is_yaml_for_its_file() -> None:
 
 
 def test_method_and_draft_length_are_read_from_its_metrics() -> None:
-    identity = adapter().identity(answers())
+    identity = trtllm().identity(answers())
     assert (identity.engine, identity.version, identity.model) == ("trtllm", "1.3", "served")
     assert (identity.speculation, identity.method, identity.draft_tokens) == (True, "eagle3", 3)
     assert identity.draft == "org/draft"
@@ -138,22 +119,22 @@ def test_method_and_draft_length_are_read_from_its_metrics() -> None:
 
 
 def test_without_the_speculative_facts_it_does_not_speculate_and_without_any_it_does_not_say() -> None:
-    lines = (DATA / "metrics.txt").read_text().split("\n")
+    lines = (ANSWERS / "metrics.txt").read_text().split("\n")
     without = "\n".join(line for line in lines if "speculative_config" not in line)
-    assert adapter().identity(answers(without)).speculation is False
-    assert adapter().identity(answers("")).speculation is None
-    assert adapter().identity(Answers({}, "")).speculation is None
+    assert trtllm().identity(answers(without)).speculation is False
+    assert trtllm().identity(answers("")).speculation is None
+    assert trtllm().identity(Answers({}, "")).speculation is None
 
 
 @pytest.mark.parametrize(
     "broken", ["trtllm_speculative_config_info{", 'trtllm_speculative_config_info{a="', "x_config_info 1"]
 )
 def test_broken_facts_say_nothing(broken: str) -> None:
-    assert adapter().identity(answers(broken)).method is None
+    assert trtllm().identity(answers(broken)).method is None
 
 
 def test_drafted_and_accepted_are_counted_by_position() -> None:
-    delta = difference(EMPTY, counters.parse((DATA / "metrics.txt").read_text(), stamp_ns=1, source=""))
+    delta = difference(EMPTY, counters.parse((ANSWERS / "metrics.txt").read_text(), stamp_ns=1, source=""))
     assert delta.drafted_per_position == (260, 255, 250)
     assert delta.accepted_per_position == (200, 100, 50)
     assert (delta.drafts, delta.draft_tokens, delta.accepted_tokens, delta.draft_tokens_k) == (260, 765, 350, 3)
@@ -161,7 +142,7 @@ def test_drafted_and_accepted_are_counted_by_position() -> None:
 
 
 def test_an_answer_carries_its_acceptance() -> None:
-    page = json.loads((DATA / "answer.json").read_text())
+    page = json.loads((ANSWERS / "answer.json").read_text())
     steps = spec_steps(page)
     assert steps is not None
     assert (steps.num_spec_steps, steps.num_accepted_draft_tokens, steps.num_spec_tokens) == (26, 35, 3)
@@ -170,7 +151,3 @@ def test_an_answer_carries_its_acceptance() -> None:
     assert mean is not None
     assert mean.estimated
     assert mean.num_spec_steps == round(62 / 2.35)
-
-
-def test_it_is_labelled_as_never_run() -> None:
-    assert TrtllmAdapter.read_from == NOT_RUN_HERE["trtllm"] == Engine(kind="trtllm").read_from
