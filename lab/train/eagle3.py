@@ -69,15 +69,8 @@ class Eagle3(Unrolled):
             losses.append(soft_cross_entropy(self.lm_head(output[rows, places]), teacher))
         return weighted(losses)
 
-    @torch.no_grad()
-    def agreements(self, batch: Batch, draft_tokens: int) -> Tensor:
-        """(anchors, K): does step k propose the answer's own token?"""
-        rows, places = anchors(batch, proposed=draft_tokens).nonzero(as_tuple=True)
-        found = []
-        for step, output in enumerate(self.outputs(batch, draft_tokens)):
-            proposed = self.vocabulary()[best(output[rows, places], self.lm_head.weight)]
-            found.append(proposed == batch.tokens[rows, places + 2 + step])
-        return torch.stack(found, dim=1)
+    def proposed(self, output: Tensor) -> Tensor:
+        return self.vocabulary()[best(output, self.lm_head.weight)]
 
     def config(self) -> dict[str, object]:
         return {

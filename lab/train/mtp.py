@@ -56,14 +56,8 @@ class Mtp(Unrolled):
             losses.append(soft_cross_entropy(functional.linear(output[rows, places], head), teacher))
         return weighted(losses)
 
-    @torch.no_grad()
-    def agreements(self, batch: Batch, draft_tokens: int) -> Tensor:
-        rows, places = anchors(batch, proposed=draft_tokens).nonzero(as_tuple=True)
-        found = []
-        for step, output in enumerate(self.outputs(batch, draft_tokens)):
-            proposed = best(output[rows, places], self.target.embeddings)
-            found.append(proposed == batch.tokens[rows, places + 2 + step])
-        return torch.stack(found, dim=1)
+    def proposed(self, output: Tensor) -> Tensor:
+        return best(output, self.target.embeddings)
 
     def config(self) -> dict[str, object]:
         layers = self.target.config["num_hidden_layers"]

@@ -44,7 +44,7 @@ def attend(layer: Projections, x: Tensor, positions: Tensor, past: Past) -> Tens
 
 
 class Unrolled(nn.Module):
-    """A draft with `first` (state before step 0), `advance` (one step) and the logits' `head` and `labels`."""
+    """A draft with `first` (state before step 0), `advance` (one step) and `proposed` (what the head makes of it)."""
 
     def __init__(self, target: Target, *, steps: int) -> None:
         super().__init__()
@@ -57,6 +57,10 @@ class Unrolled(nn.Module):
         """One step: (what the head reads, the state that the next step starts from)."""
         raise NotImplementedError
 
+    def proposed(self, output: Tensor) -> Tensor:
+        """The likeliest token of each row of what the head reads, (N, H) to (N,), in the target's ids."""
+        raise NotImplementedError
+
     def outputs(self, batch: Batch, steps: int) -> list[Tensor]:
         """What the head reads at each step, (B, T, H) each; row t belongs to anchor t."""
         hidden, past, found = self.first(batch), Past(), []
@@ -67,6 +71,15 @@ class Unrolled(nn.Module):
             output, hidden = self.advance(self.target.embeddings[following], hidden, positions, past)
             found.append(output)
         return found
+
+    @torch.no_grad()
+    def agreements(self, batch: Batch, draft_tokens: int) -> Tensor:
+        """(anchors, K): does step k propose the answer's own token?"""
+        rows, places = anchors(batch, proposed=draft_tokens).nonzero(as_tuple=True)
+        found = []
+        for step, output in enumerate(self.outputs(batch, draft_tokens)):
+            found.append(self.proposed(output[rows, places]) == batch.tokens[rows, places + 2 + step])
+        return torch.stack(found, dim=1)
 
 
 def anchors(batch: Batch, *, proposed: int) -> Tensor:

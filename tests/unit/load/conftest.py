@@ -1,4 +1,4 @@
-"""A scripted server per test, and how to reach it."""
+"""An empty study, a scripted server per test, and how to reach it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,15 @@ from tests.unit.load.scripted_server import Scripted
 from specdyno.load.http import Client
 from specdyno.load.window import Endpoint
 from specdyno.plan.schema import Sampling
+from specdyno.records.schema import StudyHeader
+from specdyno.records.store import Store
+
+
+@pytest.fixture
+def store(tmp_path):
+    header = StudyHeader(plan={}, plan_yaml="", plan_sha256="", created_unix_ns=0, provenance={})
+    with Store.create(tmp_path / "study.sqlite", header) as opened:
+        yield opened
 
 
 @pytest.fixture

@@ -10,13 +10,14 @@ import pytest
 from tests.unit.load.scripted_server import jobs
 
 from specdyno.engine import server
+from specdyno.engine.base import Adapter
+from specdyno.engine.simulated.adapter import SimulatedAdapter
 from specdyno.errors import EngineError, PlanError
 from specdyno.load.boot import BootTask, Rig, WindowPlan, measure, session_for
 from specdyno.load.watch import Silent
 from specdyno.plan import parse
 from specdyno.plan.schema import Engine
-from specdyno.records.schema import BootStatus, Outcome, StudyHeader, WindowKind
-from specdyno.records.store import Store
+from specdyno.records.schema import BootStatus, Outcome, WindowKind
 
 PLAN = """
 study: boots
@@ -30,13 +31,6 @@ loads: [{name: one, concurrency: 2, window: 1s}]
 objectives: [{name: one, load: one, measure: time_per_job}]
 """
 KEY = "sk-of-the-test"
-
-
-@pytest.fixture
-def store(tmp_path):
-    header = StudyHeader(plan={}, plan_yaml="", plan_sha256="", created_unix_ns=0, provenance={})
-    with Store.create(tmp_path / "study.sqlite", header) as opened:
-        yield opened
 
 
 @pytest.fixture
@@ -168,3 +162,24 @@ async def test_a_session_sends_the_key_and_nothing_without_one(monkeypatch):
     monkeypatch.delenv("MY_KEY")
     with pytest.raises(PlanError, match="MY_KEY is not set"):
         session_for(Engine(kind="vllm", api_key_env="MY_KEY"))
+
+
+@pytest.mark.parametrize("held", [True, False])
+async def test_another_draft_length_ends_the_boot_of_an_engine_that_is_held_to_it(measured, monkeypatch, held):
+    if held:  # as every real engine is; the simulated one is let through so that findings can be seen at work
+        monkeypatch.setattr(SimulatedAdapter, "refusal", Adapter.refusal)
+    failure, records = await measured("wrong_k:1", windows=lambda _seen: [])
+    (boot,) = records.boots
+    assert boot.identity is not None
+    assert boot.identity.draft_tokens == 1
+    if not held:
+        assert failure is None
+        assert [window.kind for window in records.windows] == [WindowKind.WARM_UP]
+        return
+    assert isinstance(failure, EngineError)
+    assert "asks for 2 draft tokens, in force are 1" in str(failure)
+    assert "draft_tokens" in failure.remedy
+    assert failure.log_path
+    assert boot.status is BootStatus.FAILED
+    assert "in force are 1" in boot.failure
+    assert records.windows == ()

@@ -16,7 +16,7 @@ from specdyno.load.runner import Campaign, end_stale_engines, walk
 from specdyno.load.watch import Silent
 from specdyno.plan import parse
 from specdyno.plan.schedule import schedule
-from specdyno.records.schema import BootStatus, FindingCode, StudyHeader, WindowKind
+from specdyno.records.schema import BootStatus, FindingCode, WindowKind
 from specdyno.records.store import Store
 from specdyno.workload.sources import load_pools
 
@@ -98,13 +98,6 @@ def boot(store: Store, block: int, arm: str, attempt: int, status: BootStatus, *
         started_unix_ns=time.time_ns() - int(age_s * 1e9),
         **keys,
     )
-
-
-@pytest.fixture
-def store(tmp_path):
-    header = StudyHeader(plan={}, plan_yaml="", plan_sha256="", created_unix_ns=0, provenance={})
-    with Store.create(tmp_path / "study.sqlite", header) as opened:
-        yield opened
 
 
 @pytest.fixture

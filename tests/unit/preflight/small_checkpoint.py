@@ -71,6 +71,17 @@ def sharded(path: Path) -> Path:
     return path
 
 
+def add_key(writer: gguf.GGUFWriter, name: str, value: bool | int | str | list) -> None:
+    if isinstance(value, bool):
+        writer.add_bool(name, value)
+    elif isinstance(value, int):
+        writer.add_uint32(name, value)
+    elif isinstance(value, str):
+        writer.add_string(name, value)
+    else:
+        writer.add_array(name, value)
+
+
 def gguf_file(path: Path, *, tensors: tuple[str, ...] = ("token_embd.weight",), **keys: Any) -> Path:
     """A small Llama as a GGUF. Double underscores in `keys` stand for dots; None leaves a key out."""
     writer = gguf.GGUFWriter(path, "llama")
@@ -82,15 +93,8 @@ def gguf_file(path: Path, *, tensors: tuple[str, ...] = ("token_embd.weight",), 
         "tokenizer__ggml__eos_token_id": 1, "tokenizer__chat_template": "{{ messages }}",
     }  # fmt: skip
     for key, value in (stated | keys).items():
-        name = key.replace("__", ".")
-        if isinstance(value, bool):
-            writer.add_bool(name, value)
-        elif isinstance(value, int):
-            writer.add_uint32(name, value)
-        elif isinstance(value, str):
-            writer.add_string(name, value)
-        elif value is not None:
-            writer.add_array(name, value)
+        if value is not None:
+            add_key(writer, key.replace("__", "."), value)
     for name in tensors:
         writer.add_tensor(name, np.zeros((6, 32), dtype=np.float32))
     if tensors:

@@ -15,7 +15,7 @@ from typing import Any
 
 import gguf
 import numpy as np
-from tests.unit.preflight.small_checkpoint import safetensors
+from tests.unit.preflight.small_checkpoint import add_key, safetensors
 
 from specdyno.plan.methods import Method
 from specdyno.plan.schema import Plan
@@ -63,15 +63,7 @@ class Gguf:
         path.parent.mkdir(parents=True, exist_ok=True)
         writer = gguf.GGUFWriter(path, self.architecture)
         for key, value in self.keys.items():
-            name = key.replace("{arch}", self.architecture)
-            if isinstance(value, bool):
-                writer.add_bool(name, value)
-            elif isinstance(value, int):
-                writer.add_uint32(name, value)
-            elif isinstance(value, str):
-                writer.add_string(name, value)
-            else:
-                writer.add_array(name, value)
+            add_key(writer, key.replace("{arch}", self.architecture), value)
         writer.add_array("tokenizer.ggml.tokens", self.tokens)
         for name, shape in self.tensors.items():
             writer.add_tensor(name, np.zeros(shape, dtype=np.float32))

@@ -73,17 +73,16 @@ def test_an_answer_without_acceptance_gives_none(payload):
     assert spec_steps(payload) is None
 
 
+THREE_STEPS = {
+    "num_spec_steps": 3,
+    "num_accepted_draft_tokens": 4,
+    "num_draft_tokens": 7,
+    "acceptance_histogram": [1, 1, 0, 1],
+}
+
+
 def test_detailed_steps_are_kept_in_order():
-    found = spec_steps(
-        vllm(
-            num_spec_steps=3,
-            num_accepted_draft_tokens=4,
-            num_draft_tokens=7,
-            acceptance_histogram=[1, 1, 0, 1],
-            per_step_accepted=[1, 3, 0],
-            per_step_drafted=[3, 3, 1],
-        )
-    )
+    found = spec_steps(vllm(**THREE_STEPS, per_step_accepted=[1, 3, 0], per_step_drafted=[3, 3, 1]))
     assert found.source == "vllm per-request detailed"
     assert (found.per_step_accepted, found.per_step_drafted) == ((1, 3, 0), (3, 3, 1))
     assert found.problems == ()
@@ -94,16 +93,7 @@ def test_detailed_steps_are_kept_in_order():
     [([1, 3], [3, 3, 1]), ([1, 3, 2], [3, 3, 1]), ([1, 3], [3, 3]), ([1, -3, 0], [3, 3, 1]), (7, 8)],
 )
 def test_per_step_lists_that_contradict_are_rejected(accepted, drafted):
-    found = spec_steps(
-        vllm(
-            num_spec_steps=3,
-            num_accepted_draft_tokens=4,
-            num_draft_tokens=7,
-            acceptance_histogram=[1, 1, 0, 1],
-            per_step_accepted=accepted,
-            per_step_drafted=drafted,
-        )
-    )
+    found = spec_steps(vllm(**THREE_STEPS, per_step_accepted=accepted, per_step_drafted=drafted))
     assert found.per_step_accepted is None
     assert found.num_spec_steps == 3
     assert any("rejected" in problem for problem in found.problems)
