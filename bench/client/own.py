@@ -10,6 +10,7 @@ import resource
 import sys
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -55,7 +56,7 @@ async def window(
         started_ns=0,
     )
     rows: list[RequestRecord] = []
-    hooks = Hooks(lambda row: store.add_request(opened, row), on_row=rows.append)
+    hooks = Hooks(partial(store.add_requests, opened), on_row=rows.append)
     before = cpu_s()
     run = await run_window(endpoint, asked, concurrency=streams, hooks=hooks)
     used = cpu_s() - before

@@ -12,6 +12,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -218,7 +219,7 @@ class Boot:
             if listen is not None:
                 listen(row)
 
-        hooks = Hooks(lambda row: self.store.add_request(window_id, row), self._alive, on_row)
+        hooks = Hooks(partial(self.store.add_requests, window_id), self._alive, on_row)
         run = await self._asked(part, hooks)
         host_busy = busy.share()
         if run.aborted or not await self._survived(run):

@@ -15,7 +15,9 @@ import orjson
 from specdyno.engine.base import conceal
 from specdyno.engine.reading.per_request import usage_problems
 from specdyno.load import stream
-from specdyno.load.http import BrokenAnswerError, Client, Reply, unchunked
+from specdyno.load.chunks import unchunked
+from specdyno.load.http import BrokenAnswerError, Client, Reply
+from specdyno.load.template import take_apart
 from specdyno.records.schema import Outcome, RequestRecord
 from specdyno.workload.prompts import Prompt
 
@@ -74,8 +76,8 @@ def record(  # noqa: PLR0913 (one row's facts)
 
     A server may repeat the API key in its refusal: `secret` is taken out of the error.
     """
-    raw = _taken_apart(raw)
-    answer = raw.answer or _answer(raw)
+    raw = read_down(raw)
+    answer = raw.answer or stream.Answer()
     outcome, error = _ending(raw, answer)
     usage = answer.usage or {}
     if problems := usage_problems(usage):
@@ -110,28 +112,28 @@ def record(  # noqa: PLR0913 (one row's facts)
 
 def read_down(raw: RawExchange) -> RawExchange:
     """The exchange with its answer read and all but the first of its bytes gone; `record` makes the same row of it."""
-    raw = _taken_apart(raw)
-    if raw.status != 200:
+    if raw.answer is not None:
         return raw
-    return replace(raw, answer=_answer(raw), reads=[(stamp_ns, b"") for stamp_ns, _ in raw.reads[:1]])
+    if raw.status == 200 and raw.streamed:
+        taken = take_apart(raw.reads, chunked=raw.chunked)
+        read = replace(raw, answer=taken.answer, reads=[] if taken.first_ns is None else [(taken.first_ns, b"")])
+        return _framed(read, taken.problem, taken.last_ns)
+    if raw.chunked:
+        reads, problem = unchunked(raw.reads)
+        raw = _framed(replace(raw, reads=reads), problem, reads[-1][0] if reads else None)
+    if raw.status != 200:
+        return replace(raw, answer=stream.Answer())
+    answer = stream.read_whole(b"".join(data for _, data in raw.reads), raw.ended_ns)
+    return replace(raw, answer=answer, reads=[(stamp_ns, b"") for stamp_ns, _ in raw.reads[:1]])
 
 
-def _taken_apart(raw: RawExchange) -> RawExchange:
+def _framed(raw: RawExchange, problem: str, last_ns: int | None) -> RawExchange:
+    """What its chunks say of an exchange: whether it is whole, and when it ended."""
     if not raw.chunked:
         return raw
-    reads, problem = unchunked(raw.reads)
     if raw.failure is None and problem:
-        return replace(raw, reads=reads, chunked=False, failure=Outcome.BROKEN_STREAM, error=problem)
-    ended_ns = reads[-1][0] if reads and raw.failure is None else raw.ended_ns
-    return replace(raw, reads=reads, chunked=False, ended_ns=ended_ns)
-
-
-def _answer(raw: RawExchange) -> stream.Answer:
-    if raw.status != 200:
-        return stream.Answer()
-    if raw.streamed:
-        return stream.read_stream(raw.reads)
-    return stream.read_whole(b"".join(data for _, data in raw.reads), raw.ended_ns)
+        return replace(raw, chunked=False, failure=Outcome.BROKEN_STREAM, error=problem)
+    return replace(raw, chunked=False, ended_ns=raw.ended_ns if raw.failure or last_ns is None else last_ns)
 
 
 def _ending(raw: RawExchange, answer: stream.Answer) -> tuple[Outcome, str]:

@@ -1,7 +1,7 @@
 """The smallest HTTP/1.1 client that streams: one connection per request, a stamp on every read, nothing decoded.
 
 Owns the socket. It knows where an answer ends (chunks, a length, or the end of the connection) and no more; chunks are
-taken apart by `unchunked` once the timed part is over. No redirects, proxies, compression or reuse: each would hide
+taken apart (`load.chunks`) once the timed part is over. No redirects, proxies, compression or reuse: each would hide
 from a measurement what it costs. `docs/design/client.md` says what that saves.
 """
 
@@ -16,12 +16,11 @@ from typing import cast
 from urllib.parse import urlsplit
 
 from specdyno.engine import tls
+from specdyno.load.chunks import Reads
 
 _LAST_CHUNK = b"0\r\n\r\n"
 _MOST_HEAD_BYTES = 65_536
 _RESOLVED_S = 10.0  # how long an address is believed
-
-Reads = list[tuple[int, bytes]]
 
 
 class BrokenAnswerError(Exception):
@@ -208,57 +207,6 @@ class _Place:
                     self.addresses = [address, *(one for one in self.addresses if one != address)]
                 return
         raise refused or OSError(f"{self.host} has no address")
-
-
-def unchunked(reads: Reads) -> tuple[Reads, str]:
-    """The body of chunked reads, each part with the stamp of the read that brought it, and what is wrong with it."""
-    body: Reads = []
-    rest, left = b"", 0  # of the chunk at hand, with the line end that closes it
-    for stamp_ns, read in reads:
-        if not left and not rest and (whole := _lone_chunk(read)):
-            body.append((stamp_ns, whole))
-            continue
-        data, at, parts = rest + read, 0, list[bytes]()
-        rest = b""
-        while at < len(data):
-            if left:
-                end = min(at + left, len(data))
-                if left > 2:
-                    parts.append(data[at : min(at + left - 2, end)])
-                left -= end - at
-                at = end
-                continue
-            line_end = data.find(b"\r\n", at)
-            if line_end < 0:
-                rest = data[at:]
-                break
-            size = _chunk_size(data[at:line_end])
-            if size is None or size == 0:
-                _append(body, stamp_ns, parts)
-                return body, "" if size == 0 else "the answer is cut into chunks without a size"
-            at, left = line_end + 2, size + 2
-        _append(body, stamp_ns, parts)
-    return body, "the connection was closed within the answer"
-
-
-def _lone_chunk(read: bytes) -> bytes:
-    """The data of a read that is one whole chunk, as most are; empty where it is anything else."""
-    start = read.find(b"\r\n") + 2
-    size = _chunk_size(read[: start - 2])
-    return read[start:-2] if size and start + size + 2 == len(read) else b""
-
-
-def _append(body: Reads, stamp_ns: int, parts: list[bytes]) -> None:
-    if parts:
-        body.append((stamp_ns, parts[0] if len(parts) == 1 else b"".join(parts)))
-
-
-def _chunk_size(line: bytes) -> int | None:
-    try:
-        size = int(line.partition(b";")[0] if b";" in line else line, 16)
-    except ValueError:
-        return None
-    return size if size >= 0 else None
 
 
 def _read_head(head: bytes) -> tuple[int | None, dict[bytes, bytes]]:

@@ -1,6 +1,7 @@
 """Raw bytes to a request's facts, after the timed part.
 
-Owns the reading of server-sent events and of plain JSON answers. A chunk is an event that carried text; it may hold
+Owns the reading of server-sent events and of plain JSON answers, each event parsed; `load.template` reads most of a
+stream at less cost, to the same facts. A chunk is an event that carried text; it may hold
 none, one or many tokens, and tokens come from `usage` alone.
 """
 
@@ -12,6 +13,7 @@ from typing import Any
 import orjson
 
 from specdyno.engine.reading.per_request import spec_steps
+from specdyno.load.chunks import Reads
 from specdyno.records.schema import Outcome, SpecSteps
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
@@ -37,27 +39,22 @@ class Answer:
     ended: bool = False  # [DONE] was seen
 
 
-def read_stream(reads: list[tuple[int, bytes]]) -> Answer:
-    """The events of a stream given as (stamp in ns, bytes) reads, in order.
+def read_stream(reads: Reads) -> Answer:
+    """The events of a stream given as (stamp in ns, bytes) reads, in order, each event parsed.
 
     Events may be split over reads at any byte; an event is stamped by the read that completed its data. Line ends may
     be LF or CRLF, also split over reads; comments and unknown fields are skipped. A data line that is whole JSON is an
     event of its own, whether or not a blank line follows; other data lines are joined up to the next blank line.
     """
-    answer = _Assembly()
-    stamp_ns, rest = 0, b""
+    assembly = Assembly()
     for stamp_ns, data in reads:
-        *lines, rest = (rest + data).split(b"\n")
-        for line in lines:
-            answer.add_line(line, stamp_ns)
-    answer.add_line(rest, stamp_ns)
-    answer.end_event(stamp_ns)
-    return answer.finish()
+        assembly.feed(data, stamp_ns)
+    return assembly.finish()
 
 
 def read_whole(body: bytes, stamp_ns: int) -> Answer:
     """A non-streamed JSON answer as one chunk."""
-    answer = _Assembly()
+    answer = Assembly()
     try:
         payload = orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -82,25 +79,38 @@ def outcome(answer: Answer) -> Outcome:
     return Outcome.BROKEN_STREAM
 
 
-class _Assembly:
+class Assembly:
     """Collects the parts of an answer; text pieces are joined once."""
 
     def __init__(self) -> None:
         self.answer = Answer()
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._calls: dict[int, dict[str, Any]] = {}
+        self.text: list[str] = []
+        self.reasoning: list[str] = []
+        self.calls: dict[int, dict[str, Any]] = {}
+        self._rest = b""  # of a line
         self._unfinished: list[bytes] = []  # data lines that are no JSON by themselves
+        self._stamp_ns = 0
 
-    def add_line(self, line: bytes, stamp_ns: int) -> None:
+    @property
+    def between(self) -> bool:
+        """Whether the next byte begins an event."""
+        return not (self._rest or self._unfinished)
+
+    def feed(self, data: bytes, stamp_ns: int) -> None:
+        self._stamp_ns = stamp_ns
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            self._add_line(line, stamp_ns)
+
+    def _add_line(self, line: bytes, stamp_ns: int) -> None:
         if line.startswith(b"data:"):
             data = line[5:].strip()
             if self._unfinished or not self._add_data(data, stamp_ns):
                 self._unfinished.append(data)
         elif not line.strip():
-            self.end_event(stamp_ns)
+            self._end_event(stamp_ns)
 
-    def end_event(self, stamp_ns: int) -> None:
+    def _end_event(self, stamp_ns: int) -> None:
         if not self._unfinished:
             return
         if not self._add_data(b"\n".join(self._unfinished), stamp_ns):
@@ -143,10 +153,10 @@ class _Assembly:
         part = choice.get("delta") or choice.get("message")
         if not isinstance(part, dict):
             part = {"content": choice.get("text")}
-        characters = _append(self._text, part.get("content"))
+        characters = _append(self.text, part.get("content"))
         for key in _REASONING_KEYS:
             if part.get(key):
-                characters += _append(self._reasoning, part[key])
+                characters += _append(self.reasoning, part[key])
                 break
         calls = part.get("tool_calls")
         if not calls:
@@ -158,7 +168,7 @@ class _Assembly:
 
     def _add_call(self, call: dict[str, Any], place: int) -> int:
         index = call.get("index") if isinstance(call.get("index"), int) else place
-        known = self._calls.setdefault(int(index or 0), {"id": None, "name": "", "arguments": ""})
+        known = self.call(int(index or 0))
         known["id"] = call.get("id") or known["id"]
         function = call.get("function") if isinstance(call.get("function"), dict) else {}
         characters = 0
@@ -171,10 +181,17 @@ class _Assembly:
                 characters += len(piece)
         return characters
 
+    def call(self, index: int) -> dict[str, Any]:
+        """The tool call of this index so far."""
+        return self.calls.setdefault(index, {"id": None, "name": "", "arguments": ""})
+
     def finish(self) -> Answer:
-        self.answer.text = "".join(self._text)
-        self.answer.reasoning = "".join(self._reasoning)
-        self.answer.tool_calls = [call for _, call in sorted(self._calls.items())]
+        """The answer of all that was fed, an open event included. Nothing can be fed after it."""
+        self._add_line(self._rest, self._stamp_ns)
+        self._end_event(self._stamp_ns)
+        self.answer.text = "".join(self.text)
+        self.answer.reasoning = "".join(self.reasoning)
+        self.answer.tool_calls = [call for _, call in sorted(self.calls.items())]
         return self.answer
 
 

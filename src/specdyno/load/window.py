@@ -9,25 +9,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from specdyno.load import pacing
 from specdyno.load.client import RawExchange, exchange, record, request_body
 from specdyno.load.http import Client
 from specdyno.load.workers import Workers
+from specdyno.load.writer import Writer
 from specdyno.plan.schema import Sampling
 from specdyno.records.schema import Arrival, Outcome, RequestRecord, WindowKind
 from specdyno.workload.draw import DrawnSession
 from specdyno.workload.prompts import Prompt, body
 
 _LAG_PROBE_S = 0.02
-# Requests often end together, and those that follow are sent at that moment: between two rows the writer leaves the
-# interpreter to the event loop, unless so many wait that it would fall behind for good.
-_BREATH_S = 0.001
-_BEHIND = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +91,7 @@ class Endpoint:
 class Hooks:
     """What a window calls while it runs."""
 
-    keep: Callable[[RequestRecord], None]  # stores a row; called in the writer's thread
+    keep: Callable[[Iterable[RequestRecord]], object]  # stores all rows or none; called in the writer's thread
     engine_alive: Callable[[], bool] = lambda: True
     on_row: Callable[[RequestRecord], None] = lambda _row: None
 
@@ -147,11 +145,16 @@ async def run_window(
 async def run_desk(endpoint: Endpoint, drive: Callable[[Desk], Awaitable[None]], *, hooks: Hooks) -> WindowRun:
     """A window around whatever `drive` sends: the lag watched, every row written in order, nothing left behind."""
     run = WindowRun()
+
+    def told(row: RequestRecord) -> None:
+        run.count(row)
+        hooks.on_row(row)
+
     probe = asyncio.ensure_future(_watch_lag(run))
     try:
         # One thread writes, so that rows are committed in order and the event loop never waits for the disk.
         with ThreadPoolExecutor(max_workers=1, thread_name_prefix="records") as thread:
-            writer = _Writer(thread, hooks, run, endpoint.secret)
+            writer = Writer(thread, keep=hooks.keep, told=told)
             try:
                 run.started_ns = time.monotonic_ns()
                 await drive(Desk(endpoint, hooks, run, writer))
@@ -171,7 +174,7 @@ async def run_desk(endpoint: Endpoint, drive: Callable[[Desk], Awaitable[None]],
 class Desk:
     """Sends the requests of one window and keeps their rows."""
 
-    def __init__(self, endpoint: Endpoint, hooks: Hooks, run: WindowRun, writer: _Writer) -> None:
+    def __init__(self, endpoint: Endpoint, hooks: Hooks, run: WindowRun, writer: Writer) -> None:
         self.endpoint = endpoint
         self._hooks, self._run, self._writer = hooks, run, writer
 
@@ -189,7 +192,9 @@ class Desk:
             raw = await workers.exchange(url, payload, timeout_s=self.endpoint.timeout_s)
         else:
             raw = await exchange(self.endpoint.client, url, payload, timeout_s=self.endpoint.timeout_s)
-        return raw, self._writer.write(raw, job, index, raw.sent_ns if intended_ns is None else intended_ns)
+        due_ns = raw.sent_ns if intended_ns is None else intended_ns
+        make = partial(_row, raw, job, index, due_ns, self.endpoint.secret)
+        return raw, self._writer.write(make, at_once=job.turn is not None)  # a session goes on with its row
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,49 +215,13 @@ class _List:
         return raw.failure
 
 
-class _Writer:
-    """Turns raw exchanges into rows and stores them, in a thread of its own."""
-
-    def __init__(self, thread: ThreadPoolExecutor, hooks: Hooks, run: WindowRun, secret: str) -> None:
-        self.error: BaseException | None = None
-        self._thread, self._hooks, self._run, self._secret = thread, hooks, run, secret
-        self._pending: set[asyncio.Future[RequestRecord]] = set()
-
-    def write(self, raw: RawExchange, job: Job, index: int, intended_ns: int) -> asyncio.Future[RequestRecord]:
-        loop = asyncio.get_running_loop()
-        future = loop.run_in_executor(self._thread, self._store, raw, job, index, intended_ns)
-        if len(self._pending) < _BEHIND:
-            self._thread.submit(time.sleep, _BREATH_S)
-        self._pending.add(future)
-        future.add_done_callback(self._stored)
-        return future
-
-    async def drain(self) -> None:
-        while self._pending:
-            await asyncio.wait(self._pending)
-
-    def _stored(self, future: asyncio.Future[RequestRecord]) -> None:
-        self._pending.discard(future)
-        if future.cancelled():
-            return
-        if (error := future.exception()) is not None:
-            self.error = self.error or error
-            return
-        self._run.count(future.result())
-        try:
-            self._hooks.on_row(future.result())
-        except Exception as error:  # noqa: BLE001 (raised by `run_window`: the event loop would only log it)
-            self.error = self.error or error
-
-    def _store(self, raw: RawExchange, job: Job, index: int, intended_ns: int) -> RequestRecord:
-        prompt, place = job.prompt, job.turn
-        row = record(
-            raw, prompt, index=index, max_tokens=prompt.max_tokens, intended_ns=intended_ns, secret=self._secret
-        )
-        if place is not None:
-            row = replace(row, session=place.session, turn=place.turn, phase=place.phase, supplied=place.supplied)
-        self._hooks.keep(row)
+def _row(raw: RawExchange, job: Job, index: int, intended_ns: int, secret: str) -> RequestRecord:
+    row = record(
+        raw, job.prompt, index=index, max_tokens=job.prompt.max_tokens, intended_ns=intended_ns, secret=secret
+    )
+    if (place := job.turn) is None:
         return row
+    return replace(row, session=place.session, turn=place.turn, phase=place.phase, supplied=place.supplied)
 
 
 async def _watch_lag(run: WindowRun) -> None:

@@ -126,7 +126,7 @@ async def agent_server(one) -> None:
 async def test_rows_say_session_turn_and_phase_and_the_next_turn_holds_the_answers(scripted, place):
     scripted.script = agent_server
     kept = []
-    run = await run_sessions(place(), [drawn()], concurrency=1, manner=Sessions(), hooks=Hooks(kept.append))
+    run = await run_sessions(place(), [drawn()], concurrency=1, manner=Sessions(), hooks=Hooks(kept.extend))
     assert (run.rows, run.done) == (3, 3)
     assert [(row.index, row.session, row.turn, row.phase, row.supplied) for row in kept] == [
         (0, "agent/1", 0, "planning", None),
@@ -146,7 +146,7 @@ async def test_pauses_lie_between_turns_and_in_no_latency(scripted, place):
     kept = []
     manner = Sessions(pace=2.0)
     began = time.monotonic()
-    await run_sessions(place(), [drawn()], concurrency=1, manner=manner, hooks=Hooks(kept.append))
+    await run_sessions(place(), [drawn()], concurrency=1, manner=manner, hooks=Hooks(kept.extend))
     assert time.monotonic() - began >= 0.4
     assert kept[1].sent_ns - kept[0].last_byte_ns >= 400_000_000
     assert all(row.intended_ns == row.sent_ns for row in kept)
@@ -160,7 +160,7 @@ async def test_so_many_sessions_are_in_flight_and_each_place_is_kept(scripted, p
     scripted.script = slow
     kept = []
     sessions = [drawn(f"agent/{n}") for n in range(5)]
-    await run_sessions(place(), sessions, concurrency=2, manner=Sessions(pace=0.0), hooks=Hooks(kept.append))
+    await run_sessions(place(), sessions, concurrency=2, manner=Sessions(pace=0.0), hooks=Hooks(kept.extend))
     assert scripted.most_in_flight == 2
     assert sorted(row.index for row in kept) == list(range(15))
     assert {row.index: (row.session, row.turn) for row in kept} == {n: (f"agent/{n // 3}", n % 3) for n in range(15)}
@@ -177,7 +177,7 @@ async def test_a_session_ends_at_its_first_failed_turn_and_the_others_go_on(scri
     kept = []
     first = DrawnSession("agent/a", "agent", 32, Session("a", (TOOL,), "first", (ASK, RESULTS, THANKS)))
     run = await run_sessions(
-        place(), [first, drawn("agent/b")], concurrency=1, manner=Sessions(pace=0.0), hooks=Hooks(kept.append)
+        place(), [first, drawn("agent/b")], concurrency=1, manner=Sessions(pace=0.0), hooks=Hooks(kept.extend)
     )
     assert [(row.index, row.outcome) for row in kept] == [
         (0, Outcome.FINISHED), (1, Outcome.HTTP_ERROR), (3, Outcome.FINISHED), (4, Outcome.FINISHED),
@@ -187,7 +187,7 @@ async def test_a_session_ends_at_its_first_failed_turn_and_the_others_go_on(scri
 
 
 async def test_an_error_of_the_storage_ends_the_sessions(place):
-    def keep(_row) -> None:
+    def keep(_rows) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
@@ -197,7 +197,7 @@ async def test_an_error_of_the_storage_ends_the_sessions(place):
 async def test_a_dead_engine_ends_the_sessions(scripted, place):
     scripted.script = agent_server
     kept = []
-    hooks = Hooks(kept.append, engine_alive=lambda: len(kept) < 2)
+    hooks = Hooks(kept.extend, engine_alive=lambda: len(kept) < 2)
     sessions = [drawn(f"agent/{n}") for n in range(9)]
     run = await run_sessions(place(), sessions, concurrency=1, manner=Sessions(pace=0.0), hooks=hooks)
     assert run.aborted

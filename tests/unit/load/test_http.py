@@ -10,8 +10,9 @@ import pytest
 import trustme
 from tests.unit.load.scripted_server import STREAM, WHOLE, head
 
+from specdyno.load.chunks import unchunked
 from specdyno.load.client import exchange, record
-from specdyno.load.http import Client, Reply, unchunked
+from specdyno.load.http import Client, Reply
 from specdyno.records.schema import Outcome
 from specdyno.workload.prompts import Prompt
 

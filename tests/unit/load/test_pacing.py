@@ -20,7 +20,7 @@ async def test_requests_are_sent_at_their_times_whatever_is_in_flight(scripted, 
     scripted.script = slow
     kept = []
     offsets = [0, 20_000_000, 20_000_000, 150_000_000]
-    run = await run_window(place(), jobs(4), offsets_ns=offsets, hooks=Hooks(kept.append))
+    run = await run_window(place(), jobs(4), offsets_ns=offsets, hooks=Hooks(kept.extend))
     kept.sort(key=lambda row: row.index)
     assert scripted.most_in_flight == 4
     began = kept[0].intended_ns
@@ -39,7 +39,7 @@ async def test_a_client_that_stands_still_sends_late_and_says_so(scripted, place
     scripted.script = block
     kept = []
     offsets = [n * 20_000_000 for n in range(10)]
-    await run_window(place(), jobs(10), offsets_ns=offsets, hooks=Hooks(kept.append))
+    await run_window(place(), jobs(10), offsets_ns=offsets, hooks=Hooks(kept.extend))
     late = {row.index: row.sent_ns - row.intended_ns for row in kept}
     assert sorted(late) == list(range(10))
     assert max(late.values()) > 100_000_000
@@ -58,7 +58,7 @@ async def test_once_the_engine_is_dead_no_further_request_is_sent(scripted, plac
 
     scripted.script = die_at_third
     kept = []
-    hooks = Hooks(kept.append, engine_alive=lambda: alive)
+    hooks = Hooks(kept.extend, engine_alive=lambda: alive)
     run = await run_window(place(), jobs(40), offsets_ns=[n * 30_000_000 for n in range(40)], hooks=hooks)
     assert run.aborted
     assert len(kept) < 10
@@ -66,7 +66,7 @@ async def test_once_the_engine_is_dead_no_further_request_is_sent(scripted, plac
 
 
 async def test_an_error_of_the_storage_ends_an_open_window(place):
-    def keep(_row) -> None:
+    def keep(_rows) -> None:
         raise OSError(28, "No space left on device")
 
     with pytest.raises(OSError, match="No space left"):
@@ -81,7 +81,7 @@ async def test_a_bug_while_sending_is_raised_and_leaves_nothing_running(place, m
 
     monkeypatch.setattr("specdyno.load.window.exchange", odd)
     before = len(asyncio.all_tasks())
-    window = run_window(place(), jobs(3), offsets_ns=[0, 1_000_000, 60_000_000], hooks=Hooks(lambda _row: None))
+    window = run_window(place(), jobs(3), offsets_ns=[0, 1_000_000, 60_000_000], hooks=Hooks(list))
     with pytest.raises(ValueError, match="a bug"):
         await asyncio.wait_for(window, 5)
     assert len(asyncio.all_tasks()) <= before + 1
@@ -99,7 +99,7 @@ async def test_a_cancelled_open_window_keeps_what_was_answered(scripted, place):
 
     scripted.script = hang_from_third
     offsets = [0, 10_000_000, 300_000_000, 310_000_000, 5_000_000_000]
-    window = run_window(place(), jobs(5), offsets_ns=offsets, hooks=Hooks(kept.append))
+    window = run_window(place(), jobs(5), offsets_ns=offsets, hooks=Hooks(kept.extend))
     task = asyncio.ensure_future(window)
     await third.wait()
     task.cancel()

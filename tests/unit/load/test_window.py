@@ -32,7 +32,7 @@ async def test_every_job_is_sent_once_and_never_too_many_at_a_time(scripted, pla
     scripted.script = slow
     kept = []
     before, _ = leftovers()
-    run = await run_window(place(), jobs(count), concurrency=concurrency, hooks=Hooks(kept.append))
+    run = await run_window(place(), jobs(count), concurrency=concurrency, hooks=Hooks(kept.extend))
     assert scripted.most_in_flight == min(count, concurrency)
     assert sorted(row.index for row in kept) == list(range(count))
     assert (run.rows, run.done, run.tokens, run.failures, run.aborted) == (count, count, 5 * count, {}, False)
@@ -43,7 +43,7 @@ async def test_every_job_is_sent_once_and_never_too_many_at_a_time(scripted, pla
 
 async def test_jobs_are_sent_in_the_order_of_the_list(scripted, place):
     kept = []
-    await run_window(place(), jobs(6), concurrency=1, hooks=Hooks(kept.append))
+    await run_window(place(), jobs(6), concurrency=1, hooks=Hooks(kept.extend))
     assert [body["messages"][0]["content"] for body in scripted.bodies] == [f"question {n}" for n in range(6)]
     assert [row.index for row in kept] == list(range(6))
     assert [body["max_tokens"] for body in scripted.bodies] == [64] * 6
@@ -68,7 +68,7 @@ def test_for_any_speed_of_answers_each_job_is_exchanged_once(delays, concurrency
     kept = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(window, "exchange", fake)
-        asyncio.run(run_window(endpoint, jobs(len(delays)), concurrency=concurrency, hooks=Hooks(kept.append)))
+        asyncio.run(run_window(endpoint, jobs(len(delays)), concurrency=concurrency, hooks=Hooks(kept.extend)))
     assert sent == list(range(len(delays)))
     assert most <= concurrency
     assert sorted(row.index for row in kept) == sent
@@ -77,10 +77,11 @@ def test_for_any_speed_of_answers_each_job_is_exchanged_once(delays, concurrency
 async def test_an_error_of_the_storage_stops_the_window_and_is_raised(scripted, place):
     kept = []
 
-    def keep(row) -> None:
-        if len(kept) == 2:
+    def keep(rows) -> None:
+        rows = list(rows)
+        if len(kept) + len(rows) > 2:
             raise OSError(28, "No space left on device")
-        kept.append(row)
+        kept.extend(rows)
 
     before, _ = leftovers()
     with pytest.raises(OSError, match="No space left"):
@@ -96,7 +97,7 @@ async def test_an_error_of_a_watcher_is_not_lost(place):
         raise RuntimeError("broken watcher")
 
     with pytest.raises(RuntimeError, match="broken watcher"):
-        await run_window(place(), jobs(3), concurrency=1, hooks=Hooks(lambda _row: None, on_row=on_row))
+        await run_window(place(), jobs(3), concurrency=1, hooks=Hooks(list, on_row=on_row))
 
 
 async def test_a_bug_in_one_client_leaves_no_other_running(place, monkeypatch):
@@ -108,7 +109,7 @@ async def test_a_bug_in_one_client_leaves_no_other_running(place, monkeypatch):
     monkeypatch.setattr(window, "exchange", odd)
     before, _ = leftovers()
     with pytest.raises(ValueError, match="a bug"):
-        await run_window(place(), jobs(4), concurrency=4, hooks=Hooks(lambda _row: None))
+        await run_window(place(), jobs(4), concurrency=4, hooks=Hooks(list))
     assert leftovers() == (before, set())
 
 
@@ -124,7 +125,7 @@ async def test_once_the_engine_is_dead_nothing_more_is_sent(scripted, place):
         await whole(one)
 
     scripted.script = die_at_third
-    run = await run_window(place(), jobs(50), concurrency=1, hooks=Hooks(kept.append, engine_alive=lambda: alive))
+    run = await run_window(place(), jobs(50), concurrency=1, hooks=Hooks(kept.extend, engine_alive=lambda: alive))
     assert run.aborted
     assert [row.outcome for row in kept] == [Outcome.FINISHED, Outcome.FINISHED, Outcome.BROKEN_STREAM]
     assert run.failures == {Outcome.BROKEN_STREAM: 1}
@@ -137,7 +138,7 @@ async def test_a_port_that_refuses_is_not_stormed(client):
         port = probe.getsockname()[1]
     born = time.monotonic()
     endpoint = Endpoint(f"http://127.0.0.1:{port}", "m", client, Sampling(temperature=0.0), 5.0)
-    hooks = Hooks(lambda _row: None, engine_alive=lambda: time.monotonic() < born + 0.2)
+    hooks = Hooks(list, engine_alive=lambda: time.monotonic() < born + 0.2)
     run = await run_window(endpoint, jobs(500), concurrency=2, hooks=hooks)
     assert run.aborted
     assert 1 <= run.rows <= 2  # of 500
@@ -156,7 +157,7 @@ async def test_a_cancelled_window_keeps_what_was_answered_and_leaves_nothing_run
 
     scripted.script = hang_from_third
     before, _ = leftovers()
-    task = asyncio.ensure_future(run_window(place(), jobs(9), concurrency=1, hooks=Hooks(kept.append)))
+    task = asyncio.ensure_future(run_window(place(), jobs(9), concurrency=1, hooks=Hooks(kept.extend)))
     await third.wait()
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -175,7 +176,7 @@ async def test_the_clients_own_delay_is_seen(scripted, place):
         await whole(one)
 
     scripted.script = block
-    run = await run_window(place(), jobs(1), concurrency=1, hooks=Hooks(lambda _row: None))
+    run = await run_window(place(), jobs(1), concurrency=1, hooks=Hooks(list))
     assert run.lag_max_ns > 50_000_000
 
 
@@ -186,6 +187,6 @@ async def test_rows_carry_no_api_key_and_the_endpoint_does_not_show_it(scripted,
     scripted.script = refuse
     kept = []
     endpoint = place(secret="sk-9")
-    await run_window(endpoint, jobs(1), concurrency=1, hooks=Hooks(kept.append))
+    await run_window(endpoint, jobs(1), concurrency=1, hooks=Hooks(kept.extend))
     assert kept[0].error == "you sent [API key]"
     assert "sk-9" not in repr(endpoint)

@@ -40,7 +40,7 @@ async def test_a_window_with_workers_has_the_rows_of_one_without(scripted, place
     found = []
     for endpoint in (place(), replace(place(), workers=workers)):
         rows = []
-        run = await run_window(endpoint, jobs(40), hooks=Hooks(rows.append), **how)
+        run = await run_window(endpoint, jobs(40), hooks=Hooks(rows.extend), **how)
         assert (run.rows, run.done) == (40, 40)
         assert all(row.intended_ns <= row.sent_ns <= row.first_byte_ns <= row.last_byte_ns for row in rows)
         found.append(
@@ -67,7 +67,7 @@ async def test_a_lost_worker_ends_the_window_and_what_was_answered_is_kept(scrip
 
     scripted.script = mortal
     with pytest.raises(EngineError, match="ended in the middle"):
-        await run_window(replace(place(), workers=workers), jobs(40), concurrency=2, hooks=Hooks(rows.append))
+        await run_window(replace(place(), workers=workers), jobs(40), concurrency=2, hooks=Hooks(rows.extend))
     assert len(rows) >= 8
     assert all(row.outcome is Outcome.FINISHED for row in rows)
 
@@ -78,7 +78,7 @@ async def test_an_interrupted_window_leaves_no_request_at_the_server(scripted, p
 
     scripted.script = hang
     endpoint = replace(place(), workers=workers)
-    task = asyncio.ensure_future(run_window(endpoint, jobs(4), concurrency=4, hooks=Hooks(lambda _row: None)))
+    task = asyncio.ensure_future(run_window(endpoint, jobs(4), concurrency=4, hooks=Hooks(list)))
     while scripted.in_flight < 4:  # noqa: ASYNC110 - the server's own count
         await asyncio.sleep(0.01)
     task.cancel()
