@@ -15,7 +15,7 @@ import orjson
 from specdyno.engine.base import conceal
 from specdyno.engine.reading.per_request import usage_problems
 from specdyno.load import stream
-from specdyno.load.chunks import unchunked
+from specdyno.load.chunks import Reads, unchunked
 from specdyno.load.http import BrokenAnswerError, Client, Reply
 from specdyno.load.template import take_apart
 from specdyno.records.schema import Outcome, RequestRecord
@@ -29,7 +29,7 @@ class RawExchange:
     """Bytes and stamps of one request. `failure` is set where no complete answer came."""
 
     sent_ns: int
-    reads: list[tuple[int, bytes]] = field(default_factory=list)
+    reads: Reads = field(default_factory=Reads)
     status: int | None = None
     streamed: bool = True
     chunked: bool = False  # `reads` are HTTP chunks as they came; `record` takes them apart
@@ -56,7 +56,7 @@ async def exchange(client: Client, url: str, body: bytes, *, timeout_s: float) -
             raw.failure, raw.error = Outcome.BROKEN_STREAM, f"{type(error).__name__}: {error}"
         else:
             raw.failure, raw.error = Outcome.REFUSED, f"no connection to {url}: {error}"
-    raw.ended_ns = raw.reads[-1][0] if raw.reads and raw.failure is None else time.monotonic_ns()
+    raw.ended_ns = (raw.reads.last_ns if raw.failure is None else None) or time.monotonic_ns()
     if reply.status is not None:
         raw.status, raw.chunked = reply.status, reply.chunked
         raw.streamed = reply.content_type == "text/event-stream"
@@ -91,7 +91,7 @@ def record(  # noqa: PLR0913 (one row's facts)
         intended_ns=intended_ns,
         sent_ns=raw.sent_ns,
         outcome=outcome,
-        first_byte_ns=raw.reads[0][0] if raw.reads else None,
+        first_byte_ns=raw.reads.first_ns,
         last_byte_ns=raw.ended_ns,
         chunk_ns=tuple(answer.chunk_ns),
         chunk_chars=tuple(answer.chunk_chars),
@@ -116,15 +116,18 @@ def read_down(raw: RawExchange) -> RawExchange:
         return raw
     if raw.status == 200 and raw.streamed:
         taken = take_apart(raw.reads, chunked=raw.chunked)
-        read = replace(raw, answer=taken.answer, reads=[] if taken.first_ns is None else [(taken.first_ns, b"")])
-        return _framed(read, taken.problem, taken.last_ns)
+        return _framed(replace(raw, answer=taken.answer, reads=_only(taken.first_ns)), taken.problem, taken.last_ns)
     if raw.chunked:
         reads, problem = unchunked(raw.reads)
-        raw = _framed(replace(raw, reads=reads), problem, reads[-1][0] if reads else None)
+        raw = _framed(replace(raw, reads=reads), problem, reads.last_ns)
     if raw.status != 200:
         return replace(raw, answer=stream.Answer())
-    answer = stream.read_whole(b"".join(data for _, data in raw.reads), raw.ended_ns)
-    return replace(raw, answer=answer, reads=[(stamp_ns, b"") for stamp_ns, _ in raw.reads[:1]])
+    answer = stream.read_whole(bytes(raw.reads.data), raw.ended_ns)
+    return replace(raw, answer=answer, reads=_only(raw.reads.first_ns))
+
+
+def _only(first_ns: int | None) -> Reads:
+    return Reads() if first_ns is None else Reads.of([(first_ns, b"")])
 
 
 def _framed(raw: RawExchange, problem: str, last_ns: int | None) -> RawExchange:
@@ -140,7 +143,7 @@ def _ending(raw: RawExchange, answer: stream.Answer) -> tuple[Outcome, str]:
     if raw.failure is not None:
         return raw.failure, raw.error
     if raw.status != 200:
-        body = b"".join(data for _, data in raw.reads).decode("utf-8", errors="replace")
+        body = raw.reads.data.decode("utf-8", errors="replace")
         return Outcome.HTTP_ERROR, body[:_ERROR_BODY_CHARS]
     outcome = stream.outcome(answer)
     if outcome is Outcome.BROKEN_STREAM and not answer.error:

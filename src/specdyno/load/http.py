@@ -61,7 +61,7 @@ class Client:
 
 
 class Reply(asyncio.Protocol):
-    """One answer as it arrives: `reads` are (stamp in ns, bytes of the body, chunked or not)."""
+    """One answer as it arrives: `reads` are those of the body, chunked or not."""
 
     __slots__ = (
         "_head",
@@ -98,19 +98,18 @@ class Reply(asyncio.Protocol):
             if not data and self._left != 0:
                 return
         if data:
-            self.reads.append((stamp_ns, data))
+            self.reads.add(stamp_ns, data)
         if self.chunked:
-            if (data[-5:] == _LAST_CHUNK or len(data) < len(_LAST_CHUNK)) and self._last_chunk(data):
+            if (data[-5:] == _LAST_CHUNK or len(data) < len(_LAST_CHUNK)) and self._last_chunk():
                 self._end()
         elif self._left is not None:
             self._left -= len(data)
             if self._left <= 0:
                 self._end()
 
-    def _last_chunk(self, data: bytes) -> bool:
+    def _last_chunk(self) -> bool:
         """Whether the body ends with its last chunk: no body looks so by chance, since none holds a bare line of 0."""
-        ending = data if len(data) > len(_LAST_CHUNK) + 1 else b"".join(part for _, part in self.reads[-7:])
-        return ending[-7:] in (b"\r\n" + _LAST_CHUNK, _LAST_CHUNK)
+        return self.reads.data[-7:] in (b"\r\n" + _LAST_CHUNK, _LAST_CHUNK)
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None:

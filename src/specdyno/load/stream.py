@@ -7,13 +7,13 @@ none, one or many tokens, and tokens come from `usage` alone.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
 
 from specdyno.engine.reading.per_request import spec_steps
-from specdyno.load.chunks import Reads
 from specdyno.records.schema import Outcome, SpecSteps
 
 _REASONING_KEYS = ("reasoning_content", "reasoning")
@@ -39,7 +39,7 @@ class Answer:
     ended: bool = False  # [DONE] was seen
 
 
-def read_stream(reads: Reads) -> Answer:
+def read_stream(reads: Iterable[tuple[int, bytes]]) -> Answer:
     """The events of a stream given as (stamp in ns, bytes) reads, in order, each event parsed.
 
     Events may be split over reads at any byte; an event is stamped by the read that completed its data. Line ends may

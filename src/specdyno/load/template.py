@@ -11,18 +11,22 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
+from typing import cast
 
+import numpy as np
 import orjson
 
-from specdyno.load.chunks import Chunks, Reads
+from specdyno.load.chunks import LINE_END, Chunks, Reads
 from specdyno.load.stream import Answer, Assembly
 
 _TEXTS = re.compile(rb'"(?:content|reasoning_content|reasoning|text|arguments)"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
 # Texts, one a line, none of which ends its string early or opens an escape at its end: joining them keeps them apart.
 _STRINGS = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+')
+_BLANK = b"\n\n"
 _TRIAL = "\u00b6 trial"
+_NEAR = 2_000  # bytes; longer events are parsed
 _TRIALS = 2  # texts that are tried within one event
 _CREDIT = 8  # trials that may fail in a row: a stream whose events all differ is parsed without more of them
 
@@ -40,68 +44,94 @@ class TakenApart:
 
 
 def take_apart(reads: Reads, *, chunked: bool) -> TakenApart:
-    """A stream's reads (stamp in ns, bytes), HTTP chunks where `chunked`, to its facts."""
-    taking = _Taking(chunked=chunked)
-    at = 0
-    while at < len(reads) and not taking.over:
-        used = taking.alike(reads, at)
-        if not used:
-            taking.one(*reads[at])
-        at += used or 1
+    """A stream's reads, HTTP chunks where `chunked`, to its facts."""
+    taking = _Taking(reads, chunked=chunked)
+    while taking.goes_on:
+        taking.alike() or taking.one()
     return taking.finish()
 
 
 class _Taking:
     """One stream being read: by its template as far as that goes, by parsing where it does not."""
 
-    def __init__(self, *, chunked: bool) -> None:
+    def __init__(self, reads: Reads, *, chunked: bool) -> None:
+        self._reads, self._body = reads, bytes(reads.data)
         self._chunks = Chunks() if chunked else None
         self._assembly = Assembly()
         self._template: Template | None = None
-        self._event = b""  # parsed last: its template is made where the next read looks like it
+        self._event = b""  # parsed last: its template is made where what follows looks like it
         self._credit = _CREDIT
+        self._at = self._read = 0  # the byte to look at next, and the read that brought it
         self._stamps: list[int] = []
 
     @property
-    def over(self) -> bool:
-        return self._chunks is not None and self._chunks.over
+    def goes_on(self) -> bool:
+        return self._at < len(self._body) and not (self._chunks and self._chunks.over)
 
-    def alike(self, reads: Reads, at: int) -> int:
-        """How many reads from `at` on the template took."""
+    def alike(self) -> bool:
+        """Whether the template took the event at hand; it takes those that follow, too."""
         between = self._assembly.between and (self._chunks is None or self._chunks.between)
-        if not between or not (self._learnt(reads[at][1]) if self._event else self._template):
-            return 0
+        if not between or not (self._learnt() if self._event else self._template):
+            return False
         assert self._template is not None  # noqa: S101 - for the type checker
-        used = self._template.take(reads, at, self._assembly)
-        if used is None:
+        texts, ends = self._template.texts(self._body, self._at)
+        if not texts:
+            return False
+        if (pieces := _strings(texts)) is None:
             self._template, self._credit = None, 0
-        elif used:
-            self._stamps += (reads[at][0], reads[at + used - 1][0])
-            self._credit = min(_CREDIT, self._credit + used)
-        return used or 0
+            return False
+        self._add(pieces, ends)
+        return True
 
-    def one(self, stamp_ns: int, read: bytes) -> None:
-        """Parse what one read brought."""
-        parts = [read] if self._chunks is None else self._chunks.feed(read)
+    def one(self) -> None:
+        """Parse up to the end of an event, or of the read."""
+        reads, at = self._reads, self._at
+        while reads.ends[self._read] <= at:
+            self._read += 1
+        end, stamp_ns = reads.ends[self._read], reads.stamps[self._read]
+        if (blank := self._body.find(_BLANK, at, end)) >= 0:
+            end = min(end, blank + len(_BLANK) + (len(LINE_END) if self._chunks else 0))
+        self._at, piece = end, self._body[at:end]
+        parts = [piece] if self._chunks is None else self._chunks.feed(piece)
         if parts:
             self._stamps.append(stamp_ns)
             self._assembly.feed(b"".join(parts), stamp_ns)
             self._event = parts[-1] if self._credit else b""
 
-    def _learnt(self, read: bytes) -> bool:
-        """Whether there is a template, after the event parsed last was tried where the next read has the same ends."""
+    def _learnt(self) -> bool:
+        """Whether there is a template, after the event parsed last was tried where what follows looks like it."""
         event, self._event = self._event, b""
         if self._template is not None and event.startswith(self._template.head):
             return True
+        near = self._body[self._at : self._at + 2 * len(event)]
         for found in islice(_TEXTS.finditer(event), _TRIALS):
             head, tail = event[: found.start(1)], event[found.end(1) :]
-            if not self._credit or head not in read or tail not in read:
+            if not self._credit or head not in near or tail not in near:
                 continue
             self._credit -= 1
             if (place := place_of(head, tail)) is not None:
                 self._template = Template(head, tail, place, chunked=self._chunks is not None)
                 break
         return self._template is not None
+
+    def _add(self, pieces: list[str], ends: list[int]) -> None:
+        """Add the texts of events that end before these bytes of the body."""
+        template, reads = cast("Template", self._template), self._reads
+        # An event has the stamp of the read that brought the end of its data; its last byte may come later.
+        data_ends = np.array(ends) - template.after_data
+        last = data_ends[-1:] + template.after_data - 1 - (len(LINE_END) if template.chunked else 0)
+        places = np.searchsorted(np.frombuffer(reads.ends, np.int64), np.append(data_ends, last), side="right")
+        *stamps, last_ns = np.frombuffer(reads.stamps, np.int64)[places].tolist()
+        self._stamps.append(last_ns)
+        self._at = ends[-1]
+        self._credit = min(_CREDIT, self._credit + len(pieces))
+        sizes = [len(piece) for piece in pieces]
+        if 0 in sizes:
+            stamps = [stamp_ns for stamp_ns, size in zip(stamps, sizes, strict=True) if size]
+            sizes = [size for size in sizes if size]
+        template.place(self._assembly, pieces)
+        self._assembly.answer.chunk_ns += stamps
+        self._assembly.answer.chunk_chars += sizes
 
     def finish(self) -> TakenApart:
         problem = self._chunks.problem if self._chunks is not None else ""
@@ -117,68 +147,55 @@ class Template:
     tail: bytes
     place: Place
     chunked: bool
+    after_data: int = field(init=False)  # bytes from the line end of the text on
     _heads: dict[int, bytes] = field(default_factory=dict)  # with a chunk's size, by the length of the whole
 
     def __post_init__(self) -> None:
-        self.tail += b"\r\n" if self.chunked else b""
+        self.tail += LINE_END if self.chunked else b""
+        self.after_data = len(self.tail) - self.tail.index(b"\n")
 
-    def take(self, reads: Reads, at: int, assembly: Assembly) -> int | None:
-        """Add the reads from `at` on that are such events; how many, or None where a text is no JSON string."""
-        texts, stamps, used = list[bytes](), list[int](), 0
-        heads, tail, end = self._heads, self.tail, -len(self.tail)
-        for place in range(at, len(reads)):
-            stamp_ns, read = reads[place]
-            head = heads.get(len(read)) or self._sized(len(read))
-            if read.startswith(head) and read.endswith(tail) and (self.chunked or read.count(tail) == 1):
-                texts.append(read[len(head) : end])
-                stamps.append(stamp_ns)
-            elif several := self._several(read):
-                texts += several
-                stamps += [stamp_ns] * len(several)
-            else:
+    def texts(self, body: bytes, at: int) -> tuple[list[bytes], list[int]]:
+        """The texts of the events from `at` on that fit, as they stand there, and where each event ends."""
+        texts, ends = list[bytes](), list[int]()
+        heads, tail, least = self._heads, self.tail, len(self.head)
+        most = least + _NEAR  # a search in a short stretch needs no preparation
+        while (text_end := body.find(tail, at + least, at + most)) >= 0:
+            end = text_end + len(tail)
+            head = heads.get(end - at) or self._sized(end - at)
+            if not body.startswith(head, at):
                 break
-            used += 1
-        return used if not texts or self._add(texts, stamps, assembly) else None
-
-    def _several(self, read: bytes) -> list[bytes]:
-        """The texts of a read that is nothing but such events; none where it is anything else."""
-        *events, rest = read.split(self.tail)
-        if rest:
-            return []
-        lengths = [len(event) + len(self.tail) for event in events]
-        heads = [self._heads.get(length) or self._sized(length) for length in lengths]
-        if not all(map(bytes.startswith, events, heads)):
-            return []
-        return [event[len(head) :] for event, head in zip(events, heads, strict=True)]
+            texts.append(body[at + len(head) : text_end])
+            ends.append(end)
+            at = end
+        return texts, ends
 
     def _sized(self, length: int) -> bytes:
         """The head of an event of this length; longer than that where no chunk, or no text, makes it so long."""
-        head, whole = self.head, length - 2 * len(b"\r\n")
-        if self.chunked:
-            sizes = [b"%x" % (whole - digits) for digits in range(1, min(9, whole))]
-            size = next((size for size in sizes if int(size, 16) + len(size) == whole), b"")
-            head = size + b"\r\n" + head if size else bytes(length)
-        self._heads[length] = head if len(head) + len(self.tail) <= length else bytes(length + 1)
+        size = _size_line(length) if self.chunked else b""
+        head = self.head if size is None else size + self.head
+        fits = size is not None and len(head) + len(self.tail) <= length
+        self._heads[length] = head if fits else bytes(length + 1)
         return self._heads[length]
 
-    def _add(self, texts: list[bytes], stamps: list[int], assembly: Assembly) -> bool:
-        lines = b"\n".join(texts)
-        if not _STRINGS.fullmatch(lines):
-            return False
-        try:
-            pieces: list[str] = orjson.loads(b'["%s"]' % lines.replace(b"\n", b'","'))
-        except orjson.JSONDecodeError:
-            return False
-        if len(pieces) != len(texts):
-            return False
-        sizes = [len(piece) for piece in pieces]
-        if 0 in sizes:
-            stamps = [stamp_ns for stamp_ns, size in zip(stamps, sizes, strict=True) if size]
-            sizes = [size for size in sizes if size]
-        self.place(assembly, pieces)
-        assembly.answer.chunk_ns += stamps
-        assembly.answer.chunk_chars += sizes
-        return True
+
+def _strings(texts: list[bytes]) -> list[str] | None:
+    """What JSON strings of these bytes say; None where one is none."""
+    lines = b"\n".join(texts)
+    if not _STRINGS.fullmatch(lines):
+        return None
+    try:
+        pieces: list[str] = orjson.loads(b'["%s"]' % lines.replace(b"\n", b'","'))
+    except orjson.JSONDecodeError:
+        return None
+    return pieces if len(pieces) == len(texts) else None
+
+
+@lru_cache(maxsize=4096)
+def _size_line(length: int) -> bytes | None:
+    """What a chunk of this length as a whole begins with, as servers write it; None where no chunk is so long."""
+    whole = length - 2 * len(LINE_END)
+    sizes = [b"%x" % (whole - digits) for digits in range(1, min(9, whole))]
+    return next((size + LINE_END for size in sizes if int(size, 16) + len(size) == whole), None)
 
 
 def place_of(head: bytes, tail: bytes) -> Place | None:

@@ -216,9 +216,7 @@ class _List:
 
 
 def _row(raw: RawExchange, job: Job, index: int, intended_ns: int, secret: str) -> RequestRecord:
-    row = record(
-        raw, job.prompt, index=index, max_tokens=job.prompt.max_tokens, intended_ns=intended_ns, secret=secret
-    )
+    row = record(raw, job.prompt, index=index, max_tokens=job.prompt.max_tokens, intended_ns=intended_ns, secret=secret)
     if (place := job.turn) is None:
         return row
     return replace(row, session=place.session, turn=place.turn, phase=place.phase, supplied=place.supplied)

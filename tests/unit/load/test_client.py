@@ -10,6 +10,7 @@ import time
 import pytest
 from tests.unit.load.scripted_server import WHOLE, head, prompt
 
+from specdyno.load.chunks import Reads
 from specdyno.load.client import RawExchange, exchange, record, request_body
 from specdyno.records.schema import Outcome, RequestRecord
 
@@ -174,6 +175,8 @@ async def test_a_cancelled_exchange_is_passed_on(scripted, client):
 
 
 def test_bytes_of_a_failed_exchange_still_tell_what_came():
-    raw = RawExchange(sent_ns=1, reads=[(2, WHOLE)], status=200, ended_ns=3, failure=Outcome.TIMED_OUT, error="late")
+    raw = RawExchange(
+        sent_ns=1, reads=Reads.of([(2, WHOLE)]), status=200, ended_ns=3, failure=Outcome.TIMED_OUT, error="late"
+    )
     row = record(raw, prompt(), index=0, max_tokens=8, intended_ns=1)
     assert (row.outcome, row.error, row.text, row.completion_tokens) == (Outcome.TIMED_OUT, "late", "hello", 5)

@@ -10,7 +10,7 @@ import pytest
 import trustme
 from tests.unit.load.scripted_server import STREAM, WHOLE, head
 
-from specdyno.load.chunks import unchunked
+from specdyno.load.chunks import Reads, unchunked
 from specdyno.load.client import exchange, record
 from specdyno.load.http import Client, Reply
 from specdyno.records.schema import Outcome
@@ -30,7 +30,7 @@ def events() -> list[bytes]:
 
 def fed(data: bytes, size: int) -> Reply:
     loop = asyncio.get_running_loop()
-    reply = Reply(loop, [])
+    reply = Reply(loop, Reads())
     for at in range(0, len(data), size):
         reply.data_received(data[at : at + size])
     return reply

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.unit.load.scripted_server import WHOLE, head, jobs, whole
 
 from specdyno.load import window
+from specdyno.load.chunks import Reads
 from specdyno.load.client import RawExchange
 from specdyno.load.window import Endpoint, Hooks, run_window
 from specdyno.plan.schema import Sampling
@@ -62,7 +63,7 @@ def test_for_any_speed_of_answers_each_job_is_exchanged_once(delays, concurrency
         most = max(most, flying)
         await asyncio.sleep(delays[place])
         flying -= 1
-        return RawExchange(sent_ns=1, reads=[(2, WHOLE)], status=200, ended_ns=3)
+        return RawExchange(sent_ns=1, reads=Reads.of([(2, WHOLE)]), status=200, ended_ns=3)
 
     endpoint = Endpoint("http://nowhere", "m", None, Sampling(temperature=0.0), 1.0)
     kept = []
