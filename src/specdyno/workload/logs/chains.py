@@ -53,7 +53,8 @@ class Chains:
         rows = zip(*(facts.columns[name] for name in names), strict=True)
         for start, size, nth, turn, session, trace, open_key, start_s, end_s, end in rows:
             place = file, start, size, nth
-            chain = self._earlier(turn, session, trace, facts.prefixes[begin:end]) if turn > 1 else None
+            own_id = session or trace
+            chain = self._earlier(turn, session, own_id, facts.prefixes[begin:end]) if turn > 1 else None
             begin = end
             if chain is None:
                 chain = Chain(place, place, turn, session)
@@ -63,7 +64,13 @@ class Chains:
                 chain.last, chain.turn, chain.requests = place, turn, chain.requests + 1
             if start_s and len(chain.times) < _TIMES_KEPT:
                 chain.times.append((turn, start_s, end_s))
-            self._open(chain, open_key, session or trace)
+            chain.open_key, chain.own_id = open_key, own_id
+            if open_key:
+                self._open(self._by_key, open_key, chain)
+            if own_id:
+                self._open(self._by_id, own_id, chain)
+            elif not open_key:
+                self._closed(chain)
 
     def close(self) -> None:
         """The end of the log: every open session ends."""
@@ -73,8 +80,8 @@ class Chains:
         self._by_key.clear()
         self._by_id.clear()
 
-    def _earlier(self, turn: int, session: int, trace: int, prefixes: Sequence[int]) -> Chain | None:
-        same = self._by_id.get(session or trace)
+    def _earlier(self, turn: int, session: int, own_id: int, prefixes: Sequence[int]) -> Chain | None:
+        same = self._by_id.get(own_id)
         if same is not None and same.turn < turn:
             return same
         for prefix in reversed(prefixes):
@@ -83,19 +90,14 @@ class Chains:
                 return chain
         return None
 
-    def _open(self, chain: Chain, open_key: int, own_id: int) -> None:
-        """Makes a session findable by its messages and by its id; who had that place before is found there no more."""
-        chain.open_key, chain.own_id = open_key, own_id
-        for place, key in ((self._by_key, open_key), (self._by_id, own_id)):
-            if key:
-                before = place.pop(key, None)
-                place[key] = chain
-                if before is not None:
-                    self._close_if_lost(before)
-            if len(place) > self._most:
-                self._close_if_lost(place.popitem(last=False)[1])
-        if not open_key and not own_id:
-            self._closed(chain)
+    def _open(self, places: OrderedDict[int, Chain], key: int, chain: Chain) -> None:
+        """Makes a session findable by its messages or its id; who had that place before is found there no more."""
+        before = places.pop(key, None)
+        places[key] = chain
+        if before is not None:
+            self._close_if_lost(before)
+        if len(places) > self._most:
+            self._close_if_lost(places.popitem(last=False)[1])
 
     def _close_if_lost(self, chain: Chain) -> None:
         if self._by_key.get(chain.open_key) is not chain and self._by_id.get(chain.own_id) is not chain:

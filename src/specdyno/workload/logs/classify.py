@@ -88,13 +88,13 @@ def code_share(text: str) -> float:
 
 def repeated_lines(answer: str, question: str) -> float:
     """Which part of the answer's longer lines stands in the question, of at most 24 of them spread evenly."""
-    lines = [line for line in map(str.strip, answer.split("\n")) if len(line) >= 12]
+    lines = [line for written in answer.split("\n") if len(line := written.strip()) >= 12]
     if len(lines) > 24:
         lines = lines[:: len(lines) // 24 + 1]
     if not lines:
         return 0.0
     there = {*map(str.strip, question.split("\n"))}
-    return sum(line in there for line in lines) / len(lines)
+    return len([line for line in lines if line in there]) / len(lines)
 
 
 def _names_any(text: str, words: tuple[str, ...]) -> bool:

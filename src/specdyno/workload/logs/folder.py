@@ -24,6 +24,7 @@ QUANTILES = (0.1, 0.5, 0.9, 0.99, 1.0)
 _CHARACTERS_PER_TOKEN = 4.0
 _LEAST_LIMIT = 16
 _ASSUMED_LIMIT = 256
+_WRITTEN_AT_ONCE = 1024 * 1024
 
 
 def write(
@@ -48,7 +49,7 @@ def write(
 
 def _write_rows(path: Path, rows: Iterable[dict[str, Any]], redactor: Redactor | None) -> int:
     written = 0
-    with path.open("wb") as file:
+    with path.open("wb", buffering=_WRITTEN_AT_ONCE) as file:
         for row in rows:
             file.write(orjson.dumps(redactor.request(row) if redactor is not None else row) + b"\n")
             written += 1

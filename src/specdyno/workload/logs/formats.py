@@ -14,6 +14,7 @@ from specdyno.workload.logs.request import (
     Refused,
     Request,
     answer_of,
+    count,
     decoded,
     first_text,
     messages_of,
@@ -46,11 +47,12 @@ def requests(row: Any, result: Mapping[str, Any] | None = None) -> list[Request]
     """
     if not isinstance(row, dict):
         raise Refused("is no JSON object")
-    if "custom_id" in row and isinstance(row.get("body"), dict):
-        return [_batch(row, result)]
-    if is_result(row):
-        raise Refused("is a batch result without its request")
-    if isinstance(row.get("standard_logging_object"), dict):
+    if "custom_id" in row:
+        if isinstance(row.get("body"), dict):
+            return [_batch(row, result)]
+        if is_result(row):
+            raise Refused("is a batch result without its request")
+    if "standard_logging_object" in row and isinstance(row["standard_logging_object"], dict):
         row = row["standard_logging_object"]
     if spans.is_spans(row):
         return spans.requests(row, OTEL)
@@ -83,23 +85,27 @@ def _litellm(row: dict[str, Any]) -> Request:
         raise Refused("asks for no text (embeddings, images, sound)")
     parameters = row["model_parameters"] if isinstance(row["model_parameters"], dict) else {}
     messages = row.get("messages")
-    body = {**parameters, **({"prompt": messages} if isinstance(messages, str) else {"messages": messages})}
+    body = parameters | {"prompt" if isinstance(messages, str) else "messages": messages}
     found = _asked(body, LITELLM)
     response = row.get("response")
     response = response if type(response) is dict else decoded(response)
     _answered(found, response if isinstance(response, dict) else {"content": response})
-    found.prompt_tokens = tokens(row, "prompt_tokens") or found.prompt_tokens
-    found.output_tokens = tokens(row, "completion_tokens") or found.output_tokens
+    found.prompt_tokens = count(row.get("prompt_tokens")) or found.prompt_tokens
+    found.output_tokens = count(row.get("completion_tokens")) or found.output_tokens
     found.start_s, found.end_s = moment(row.get("startTime")), moment(row.get("endTime"))
     found.model = first_text(row.get("model"), found.model)
-    metadata = row["metadata"] if isinstance(row.get("metadata"), dict) else {}
-    inner = metadata.get("requester_metadata")
-    inner = inner if isinstance(inner, dict) else {}
-    found.session = first_text(
-        metadata.get("session_id"), inner.get("session_id"), row.get("litellm_session_id"), row.get("session_id")
-    )
+    found.session = _litellm_session(row)
     found.trace = first_text(row.get("trace_id"))
     return found
+
+
+def _litellm_session(row: dict[str, Any]) -> str | None:
+    metadata = row.get("metadata")
+    places = [row.get("litellm_session_id"), row.get("session_id")]
+    if isinstance(metadata, dict):
+        inner = metadata.get("requester_metadata")
+        places = [metadata.get("session_id"), inner.get("session_id") if isinstance(inner, dict) else None, *places]
+    return first_text(*places)
 
 
 def _langfuse(row: dict[str, Any]) -> Request:
@@ -185,18 +191,22 @@ def _asked(body: dict[str, Any], form: str) -> Request:
         )
     else:
         raise Refused("has no text that was asked")
-    found.tools = tools_of(body.get("tools") or body.get("functions"))
-    choice = body.get("tool_choice")
-    found.tool_choice = choice if found.tools and isinstance(choice, str | dict) else None
+    tools = body.get("tools") or body.get("functions")
+    if tools:
+        found.tools = tools_of(tools)
+        choice = body.get("tool_choice")
+        found.tool_choice = choice if found.tools and isinstance(choice, str | dict) else None
     wanted = body.get("response_format")
-    found.response_format = wanted if isinstance(wanted, dict) and isinstance(wanted.get("type"), str) else None
+    if isinstance(wanted, dict) and isinstance(wanted.get("type"), str):
+        found.response_format = wanted
     return found
 
 
 def _answered(found: Request, response: dict[str, Any]) -> None:
-    answer = answer_of(response)
-    found.answer = answer if answer is not None else found.answer
-    usage = response.get("usage")
+    answer, usage = answer_of(response), response.get("usage")
+    if answer is not None:
+        found.answer = answer
     found.prompt_tokens, found.output_tokens = tokens(usage, *_INPUT), tokens(usage, *_OUTPUT)
     found.model = found.model or first_text(response.get("model"))
-    found.start_s = found.start_s or moment(response.get("created"))
+    if found.start_s is None and "created" in response:
+        found.start_s = moment(response["created"])

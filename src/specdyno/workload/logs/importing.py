@@ -6,7 +6,6 @@ the order of the log, so that the result does not depend on their number.
 
 from __future__ import annotations
 
-import gc
 import multiprocessing
 import os
 import signal
@@ -15,18 +14,20 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from specdyno.errors import PlanError, Problem, RecordError
 from specdyno.workload.logs import DEFAULT_KEPT, files, folder
-from specdyno.workload.logs.files import Log, Stretch
+from specdyno.workload.logs.beginnings import Beginnings
+from specdyno.workload.logs.files import Log
 from specdyno.workload.logs.join import Results, holds_batches
+from specdyno.workload.logs.reading import nothing_collected, read, read_as_worker
 from specdyno.workload.logs.rebuild import Reader
 from specdyno.workload.logs.redact import Redactor
-from specdyno.workload.logs.scan import LONGEST_ROW, Facts, refuse, scan
+from specdyno.workload.logs.scan import Facts
 from specdyno.workload.logs.tally import Tally
 
 _STRETCH = 4 * 1024 * 1024
@@ -66,8 +67,8 @@ def import_logs(
             tally = _tallied(logs, results, kept=kept, processes=processes)
             made = Path(work) / "made"
             made.mkdir()
-            reader = Reader([log.path for log in logs], results)
-            account = folder.write(made, tally, logs=logs, reader=reader, redactor=Redactor() if redact else None)
+            with closing(Reader([log.path for log in logs], results)) as reader, nothing_collected():
+                account = folder.write(made, tally, logs=logs, reader=reader, redactor=Redactor() if redact else None)
             (made / folder.PIECE).write_text(folder.piece(account, out), encoding="utf-8")
             if out.exists():
                 out.rmdir()
@@ -114,13 +115,14 @@ def scanned(
     size = sum(log.path.stat().st_size for log in logs)
     workers = min(processes or os.cpu_count() or 1, 1 + size // _SMALL)
     if workers < 2:
+        beginnings = Beginnings()
         for number, path, stretch in work:
-            yield number, read(path, stretch, results)
+            yield number, read(path, stretch, results, beginnings)
         return
     with _same_hashes(), _pool(workers) as pool:
         waiting: deque[tuple[int, Future[Facts]]] = deque()
         for number, path, stretch in work:
-            waiting.append((number, pool.submit(read, path, stretch, results)))
+            waiting.append((number, pool.submit(read_as_worker, path, stretch, results)))
             if len(waiting) > 2 * workers:
                 first, future = waiting.popleft()
                 yield first, future.result()
@@ -141,23 +143,6 @@ def _pool(workers: int) -> Iterator[ProcessPoolExecutor]:
         ) from error
     finally:
         pool.shutdown(cancel_futures=True)
-
-
-def read(path: Path, stretch: Stretch, results: Results | None) -> Facts:
-    """The facts of one stretch of a file."""
-    if not stretch.usable:
-        facts = Facts(lines=1, rows=1)
-        refuse(facts, f"is longer than {LONGEST_ROW // 1024**2} MiB", 1)
-        return facts
-    collecting = gc.isenabled()
-    gc.disable()  # parsed rows hold no circles, and looking for them takes a fifth of the time
-    try:
-        with path.open("rb") as file:
-            file.seek(stretch.start)
-            return scan(file.read(stretch.size), start=stretch.start, results=results)
-    finally:
-        if collecting:
-            gc.enable()
 
 
 @contextmanager

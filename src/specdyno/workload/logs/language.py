@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 _LOOKED_AT = 320
 _SMALL_WORDS = {
@@ -42,6 +41,9 @@ def language_of(text: str) -> str | None:
         for code, script in _SCRIPTS:
             if script.search(text):
                 return code
-    hits = Counter(code for word in text.lower().split() for code in _LANGUAGES.get(word, ""))
-    best = max(_SMALL_WORDS, key=hits.__getitem__)
-    return best if hits[best] > 1 else None
+    hits: dict[str, int] = {}
+    for word in text.lower().split():
+        for code in _LANGUAGES.get(word, ()):
+            hits[code] = hits.get(code, 0) + 1
+    most = max(hits.values(), default=0)
+    return next(code for code in _SMALL_WORDS if hits.get(code) == most) if most > 1 else None

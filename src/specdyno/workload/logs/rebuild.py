@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from specdyno.workload.logs.chains import Chain, Place
 from specdyno.workload.logs.classify import code_share
@@ -23,21 +23,33 @@ _LONGEST_PAUSE_S = 3600.0
 
 
 class Reader:
-    """Reads requests again, by their place."""
+    """Reads requests again, by their place. Holds the file that it read last open until `close`."""
 
     def __init__(self, paths: Sequence[Path], results: Results | None) -> None:
         self._paths = paths
         self._results = results
+        self._file: tuple[int, BinaryIO] | None = None
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file[1].close()
+            self._file = None
 
     def request(self, place: Place) -> Request:
         """The request at a place that the first reading found usable."""
         file, start, size, number = place
-        with self._paths[file].open("rb") as log:
-            log.seek(start)
-            line = log.read(size)
+        log = self._opened(file)
+        log.seek(start)
+        line = log.read(size)
         row = parsed(line.removeprefix(b"\xef\xbb\xbf"))
         result = self._results.of(row["custom_id"]) if self._results is not None and "custom_id" in row else None
         return requests(row, result)[number]
+
+    def _opened(self, file: int) -> BinaryIO:
+        if self._file is None or self._file[0] != file:
+            self.close()
+            self._file = file, self._paths[file].open("rb")
+        return self._file[1]
 
     def prompts(self, places: Sequence[Place]) -> Iterator[dict[str, Any]]:
         """Rows of a prompt file; those that its reader would refuse are left out."""

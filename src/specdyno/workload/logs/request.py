@@ -6,7 +6,7 @@ reason that is the same for all requests of its kind, so that reasons can be cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -49,17 +49,27 @@ class Request:
 
 @dataclass(slots=True)
 class Walk:
-    """What one pass over the messages finds. `prefixes` are hashes of the messages up to each answer of the history."""
+    """What one pass over the messages finds. `prefixes` are hashes of the messages up to each answer of the history.
 
-    key: int
-    prefixes: list[int]
-    question: str
-    characters: int
-    turn: int
+    `calls` are the ids of the calls that were made. A walk may end in the middle of a conversation and be taken up
+    there by another one.
+    """
+
+    key: int = 0
+    prefixes: tuple[int, ...] = ()
+    question: str = ""
+    characters: int = 0
+    calls: frozenset[str] = frozenset()
+
+    @property
+    def turn(self) -> int:
+        return len(self.prefixes) + 1
 
 
-def walk(request: Request) -> Walk:  # noqa: C901 - one pass, see the loop
+def walk(request: Request, begun: Walk | None = None) -> Walk:
     """One pass over a request's messages: their order is checked, their text is counted and hashed.
+
+    Where `begun` is given, the first message stands for all those that it is the walk over.
 
     Raises:
         Refused: images, results without calls, unknown roles, nothing asked.
@@ -68,11 +78,24 @@ def walk(request: Request) -> Walk:  # noqa: C901 - one pass, see the loop
         prompt = request.prompt or ""
         if not prompt.strip():
             raise Refused("has an empty prompt")
-        return Walk(hash(("prompt", prompt)), [], prompt, len(prompt), 1)
-    key, characters, question = 0, 0, ""
+        return Walk(hash(("prompt", prompt)), (), prompt, len(prompt))
+    found = walked(request.messages) if begun is None else walked(request.messages[1:], begun)
+    if not found.question:
+        raise Refused("holds no message of a user")
+    return found
+
+
+def walked(messages: Iterable[Mapping[str, Any]], found: Walk | None = None) -> Walk:
+    """The pass over `messages`, which go on where `found` ended; `found` itself stays as it is.
+
+    Raises:
+        Refused: see `walk`.
+    """
+    before = found or Walk()
+    key, characters, question, earlier_calls = before.key, before.characters, before.question, before.calls
     prefixes: list[int] = []
     calls: set[str] = set()
-    for message in request.messages:  # every message of a log comes by here, so this is one long loop
+    for message in messages:  # every message of a log comes by here, so this is one long loop
         role, text = message.get("role"), message.get("content")
         if type(text) is not str:
             text = text_of(text)
@@ -89,14 +112,13 @@ def walk(request: Request) -> Walk:  # noqa: C901 - one pass, see the loop
             if not text or text.isspace():
                 raise Refused("has an empty message of the user")
         elif role == "tool":
-            if message.get("tool_call_id") not in calls:
+            call = message.get("tool_call_id")
+            if call not in calls and call not in earlier_calls:
                 raise Refused("holds the result of a tool without its call")
         elif role not in ROLES:
             raise Refused("holds a message of an unknown role")
         key = hash((key, role, text))
-    if not question:
-        raise Refused("holds no message of a user")
-    return Walk(key, prefixes, question, characters, len(prefixes) + 1)
+    return Walk(key, (*before.prefixes, *prefixes), question, characters, earlier_calls | calls)
 
 
 def answer_key(key: int, text: str, calls: Any) -> int:
@@ -143,14 +165,15 @@ def messages_of(value: Any) -> list[dict[str, Any]]:
     """
     if not isinstance(value, list) or not value:
         raise Refused("has messages that are no list with at least one entry")
-    for message in value:
+    for message in value:  # every message of a log comes by here
         if type(message) is not dict:
             raise Refused("holds a message that is no object")
-        calls, content = message.get("tool_calls"), message.get("content")
-        if calls is not None:
-            message["tool_calls"] = calls = calls_of(calls)
-        if content is None and not calls:
-            message["content"] = ""
+        content, calls = message.get("content"), None
+        if "tool_calls" in message and message["tool_calls"] is not None:
+            message["tool_calls"] = calls = calls_of(message["tool_calls"])
+        if content is None:
+            if not calls:
+                message["content"] = ""
         elif content == _WITHHELD:
             raise Refused("was logged without its text")
     return value
@@ -245,7 +268,7 @@ def sampling_of(values: Mapping[str, Any]) -> dict[str, Any]:
         if (value := values.get(name)) is not None and (number := _number(value)) is not None:
             found[name] = number
     for name in ("max_completion_tokens", "max_tokens", "max_output_tokens"):
-        if (value := values.get(name)) is not None and (limit := _count(value)) is not None:
+        if (value := values.get(name)) is not None and (limit := count(value)) is not None:
             found["max_tokens"] = limit
             break
     stop = values.get("stop")
@@ -260,8 +283,8 @@ def tokens(usage: Any, *names: str) -> int | None:
     """The first of `names` that a usage states."""
     if type(usage) is dict:
         for name in names:
-            if usage.get(name) is not None:
-                return _count(usage[name])
+            if name in usage and usage[name] is not None:
+                return count(usage[name])
     return None
 
 
@@ -319,11 +342,9 @@ def _number(value: Any) -> float | None:
     return None
 
 
-def _count(*values: Any) -> int | None:
-    for value in values:
-        if type(value) is int and 0 <= value < 10**12:
-            return value
-        number = _number(value)
-        if number is not None and 0 <= number < 1e12:
-            return int(number)
-    return None
+def count(value: Any) -> int | None:
+    """A number of tokens; None where it is none."""
+    if type(value) is int and 0 <= value < 10**12:
+        return value
+    number = _number(value)
+    return int(number) if number is not None and 0 <= number < 1e12 else None

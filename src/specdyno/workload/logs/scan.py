@@ -9,15 +9,18 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from specdyno.workload.logs.beginnings import STRANGE, Beginnings
 from specdyno.workload.logs.classify import CLASSES, class_of, look
 from specdyno.workload.logs.formats import is_result, requests
-from specdyno.workload.logs.join import Results
 from specdyno.workload.logs.language import language_of
-from specdyno.workload.logs.request import Refused, Request, answer_key, walk
+from specdyno.workload.logs.request import Refused, Request, Walk, answer_key, walk
+
+if TYPE_CHECKING:
+    from specdyno.workload.logs.join import Results
 
 LONGEST_ROW = 64 * 1024 * 1024
 """Bytes: a longer line is refused unread."""
@@ -29,14 +32,6 @@ _ALL_LANGUAGES = (
 )  # bytes of a file; beyond, every sixteenth request stands for sixteen: telling takes long
 _LONGEST_BLANK = 200
 _MIX = 0x9E3779B97F4A7C15
-_STRANGE = (
-    TypeError,
-    ValueError,
-    AttributeError,
-    KeyError,
-    RecursionError,
-    OverflowError,
-)  # nobody checks what logs hold
 _CODES = {name: code for code, name in enumerate(CLASSES)}
 
 
@@ -70,26 +65,34 @@ class Facts:
     refused: dict[str, tuple[int, list[int]]] = field(default_factory=dict)  # reason: (rows, first lines)
 
 
-def scan(data: bytes, *, start: int, results: Results | None = None) -> Facts:
-    """The facts of the whole lines in `data`, which begins at byte `start` of its file; lines count from 1."""
+def scan(data: bytes, *, start: int, results: Results | None = None, beginnings: Beginnings | None = None) -> Facts:
+    """The facts of the whole lines in `data`, which begins at byte `start` of its file; lines count from 1.
+
+    `beginnings` spares the reading of what rows repeat; it does not change what is found.
+    """
     facts = Facts()
     found: list[tuple[Any, ...]] = []
-    place = start
-    lines = data.split(b"\n")
-    blank = 0
-    for number, line in enumerate(lines, start=1):
-        if not line or (len(line) < _LONGEST_BLANK and line.isspace()):
+    begin, number, blank, whole = 0, 0, 0, len(data)
+    while begin < whole:
+        end = data.find(b"\n", begin)
+        end = whole if end < 0 else end
+        number += 1
+        if end - begin < _LONGEST_BLANK and (end == begin or data[begin:end].isspace()):
             blank += 1
         else:
             try:
-                _row(facts, found, line, place=place, results=results)
+                known = _known(beginnings, (data, begin, end), results) if beginnings is not None else None
+                if known is None:
+                    _row(facts, found, data[begin:end], place=start + begin, results=results)
+                else:
+                    found.append((start + begin, end - begin, 0, *_columns(facts, start + begin, *known)))
             except Refused as reason:
                 refuse(facts, str(reason), number)
-            except _STRANGE:
+            except STRANGE:
                 refuse(facts, "has fields of an unexpected type", number)
-        place += len(line) + 1
-    facts.lines = len(lines) - data.endswith(b"\n")
-    facts.rows = len(lines) - blank
+        begin = end + 1
+    facts.lines = number
+    facts.rows = number - blank
     facts.requests = len(found)
     columns = zip(*found, strict=True) if found else (() for _ in COLUMNS)
     facts.columns = {name: array(code, column) for (name, code), column in zip(COLUMNS.items(), columns, strict=True)}
@@ -141,9 +144,35 @@ def _row(facts: Facts, found: list[tuple[Any, ...]], line: bytes, *, place: int,
         raise reason
 
 
+def _known(
+    beginnings: Beginnings, row: tuple[bytes, int, int], results: Results | None
+) -> tuple[Request, Walk, bytes | None] | None:
+    """A request and its tools as JSON out of a row (bytes from, to) without what is known; None: read it in full."""
+    short = beginnings.shortened(*row)
+    if short is None:
+        return None
+    try:
+        value = orjson.loads(short.row)
+        result = results.of(value["custom_id"]) if results is not None and "custom_id" in value else None
+        (request,) = requests(value, result)
+        if short.holds(request.messages, request.tools):
+            found = walk(request, short.walk)
+            if short.tools is None:
+                return request, found, None
+            request.tools = short.tools.tools
+            return request, found, short.tools.dumped
+    except (Refused, *STRANGE):
+        pass  # the full row says why
+    beginnings.lost()
+    return None
+
+
 def _request(facts: Facts, request: Request, place: int) -> tuple[Any, ...]:
     """The further columns of a request."""
-    found = walk(request)
+    return _columns(facts, place, request, walk(request))
+
+
+def _columns(facts: Facts, place: int, request: Request, found: Walk, tools: bytes | None = None) -> tuple[Any, ...]:
     seen = look(request, found)
     kind = _CODES[class_of(seen)]
     answer, length, open_key = request.answer, UNKNOWN, 0
@@ -152,7 +181,7 @@ def _request(facts: Facts, request: Request, place: int) -> tuple[Any, ...]:
         if calls:
             length += sum(len(one["function"]["arguments"]) for one in calls)
         open_key = answer_key(found.key, answer.get("content") or "", calls)
-    key = hash((found.key, orjson.dumps(request.tools))) if request.tools else found.key
+    key = hash((found.key, tools or orjson.dumps(request.tools))) if request.tools else found.key
     facts.prefixes.extend(found.prefixes)
     limit = request.sampling.get
     stop = tuple(limit("stop") or ())
