@@ -72,7 +72,7 @@ def scan(data: bytes, *, start: int, results: Results | None = None, beginnings:
     """
     facts = Facts()
     found: list[tuple[Any, ...]] = []
-    begin, number, blank, whole = 0, 0, 0, len(data)
+    begin, number, blank, whole, rows = 0, 0, 0, len(data), memoryview(data)
     while begin < whole:
         end = data.find(b"\n", begin)
         end = whole if end < 0 else end
@@ -83,7 +83,7 @@ def scan(data: bytes, *, start: int, results: Results | None = None, beginnings:
             try:
                 known = _known(beginnings, (data, begin, end), results) if beginnings is not None else None
                 if known is None:
-                    _row(facts, found, data[begin:end], place=start + begin, results=results)
+                    _row(facts, found, rows[begin:end], place=start + begin, results=results)
                 else:
                     found.append((start + begin, end - begin, 0, *_columns(facts, start + begin, *known)))
             except Refused as reason:
@@ -104,7 +104,7 @@ def refuse(facts: Facts, reason: str, line: int) -> None:
     facts.refused[reason] = (count + 1, [*lines, line] if len(lines) < SHOWN_LINES else lines)
 
 
-def parsed(line: bytes) -> Any:
+def parsed(line: bytes | memoryview) -> Any:
     """A row of a log.
 
     Raises:
@@ -113,6 +113,7 @@ def parsed(line: bytes) -> Any:
     try:
         return orjson.loads(line)
     except orjson.JSONDecodeError as error:
+        line = bytes(line)
         if b"\0" in line:
             raise Refused("holds binary data") from error
         try:
@@ -122,8 +123,8 @@ def parsed(line: bytes) -> Any:
         raise Refused("is cut off" if error.pos >= len(line.rstrip()) - 1 else "is no JSON") from error
 
 
-def _row(facts: Facts, found: list[tuple[Any, ...]], line: bytes, *, place: int, results: Results | None) -> None:
-    row = parsed(line.removeprefix(b"\xef\xbb\xbf") if place == 0 else line)
+def _row(facts: Facts, found: list[tuple[Any, ...]], line: memoryview, *, place: int, results: Results | None) -> None:
+    row = parsed(bytes(line).removeprefix(b"\xef\xbb\xbf") if place == 0 else line)
     result = None
     if results is not None and isinstance(row, dict) and "custom_id" in row:
         if is_result(row) and results.asked(row["custom_id"]):
