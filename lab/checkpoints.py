@@ -20,6 +20,7 @@ from specdyno.demo import checkpoints, eightbit
 
 DRAFTS = Path(__file__).with_name("drafts")
 TOKENIZER = ("generation_config.json", "tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+STORED = "weights.q8.safetensors"
 FIRST_LAYERS = 6  # of the target, taken as a draft model of its own
 _FORMAT = 1  # raise it when what is made from the same weights changes
 
@@ -51,16 +52,20 @@ def gemma4_assistant() -> Path:
     return _restored("tiny-gemma4-assistant", DRAFTS / "gemma4-assistant", tokenizer=DRAFTS / "gemma4-target")
 
 
-def mtp_target() -> Path:
+def mtp_target(layer: Path = DRAFTS / "mtp") -> Path:
     """SmolLM2 relabelled as a model with native MTP: zero biases on q, k and v, and one trained MTP layer.
 
-    Two shards and an index, as published checkpoints have them; the first shard is SmolLM2's own file.
+    Two shards and an index, as published checkpoints have them; the first shard is SmolLM2's own file. `layer` holds
+    the MTP tensors, in 8 bits or as they were trained.
     """
-    target, layer = smollm2(), DRAFTS / "mtp"
+    target = smollm2()
 
     def make(folder: Path) -> None:
         restored = folder / "restored.safetensors"
-        eightbit.restore(layer / "weights.q8.safetensors", restored)
+        if (layer / STORED).is_file():
+            eightbit.restore(layer / STORED, restored)
+        else:
+            shutil.copyfile(layer / "model.safetensors", restored)
         trained = eightbit.read(restored)
         restored.unlink()
         shards = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
@@ -123,13 +128,14 @@ def _restored(name: str, stored: Path, *, tokenizer: Path | None = None) -> Path
         shutil.copyfile(stored / "config.json", folder / "config.json")
         copy_tokenizer(tokenizer or stored, folder)
         copy_tokenizer(stored, folder)
-        eightbit.restore(stored / "weights.q8.safetensors", folder / "model.safetensors")
+        eightbit.restore(stored / STORED, folder / "model.safetensors")
 
     return checkpoints.made(f"{name}-{_fingerprint(stored)}", make)
 
 
 def _fingerprint(stored: Path) -> str:
-    files = (stored / "config.json").read_bytes() + (stored / "weights.q8.safetensors").read_bytes()
+    weights = stored / (STORED if (stored / STORED).is_file() else "model.safetensors")
+    files = (stored / "config.json").read_bytes() + weights.read_bytes()
     return hashlib.sha256(files + bytes([_FORMAT])).hexdigest()[:8]
 
 

@@ -66,8 +66,14 @@ DRAFTS = {
 
 
 def text(kind: str, folders: Mapping[str, Path] | None = None) -> str:
-    """The plan of one target as YAML. `folders` replaces checkpoints, by method or as "target"."""
+    """The plan of one target as YAML.
+
+    `folders` replaces checkpoints, by method or as "target"; "mtp" is a folder of MTP tensors alone, which then become
+    part of the target.
+    """
     given = dict(folders or {})
+    if kind == "vllm-mtp" and "mtp" in given:
+        given["target"] = checkpoints.mtp_target(given["mtp"])
     plan = PLAN + CANDIDATES[kind]
     values = {"prompts": PROMPTS, "max_tokens": MAX_TOKENS, "load": LOAD}
     values["target"] = given.get("target") or TARGETS[kind]()

@@ -2,9 +2,9 @@
 
 Boots each arm of lab/live_plans.py once (vLLM, eager, temperature 0, one client) and prints its curve; with --keep the
 figures go to lab/drafts/acceptance.json, where the live tests read them. `--with METHOD=FOLDER` measures another
-checkpoint in a draft's place ("target" for the target); with --original its curve is kept beside the recorded one, as
-that of the bfloat16 weights from which the 8-bit ones were made. The interpreted arm runs only where it is named, with
-what its engine needs: --env TRITON_INTERPRET=1 --env PYTHONPATH=FOLDER.
+checkpoint in a draft's place ("target" for the target, "mtp" for MTP tensors alone); with --original its curve is kept
+beside the recorded one, as that of the bfloat16 weights from which the 8-bit ones were made. The interpreted arm runs
+only where it is named, with what its engine needs: --env TRITON_INTERPRET=1 --env PYTHONPATH=FOLDER.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from specdyno.plan.schema import Role
 from specdyno.workload.sources import load_pools
 
 INTERPRETED = "vllm-interpreted"
+ORIGINAL = ("measured", "drafted_steps", "joint", "by_prompt")  # kept of the bfloat16 weights
 
 
 def main() -> None:
@@ -42,7 +43,7 @@ def main() -> None:
             entry = measured(kind, name, folders)
             print(f"{kind}/{name}: {entry['joint']} over {entry['drafted_steps']} steps", flush=True)
             if given.original:
-                _keep(f"{kind}/{name}", {"bfloat16": {key: entry[key] for key in ("drafted_steps", "joint")}})
+                _keep(f"{kind}/{name}", {"bfloat16": {key: entry[key] for key in ORIGINAL}})
             elif given.keep:
                 _keep(f"{kind}/{name}", entry)
 

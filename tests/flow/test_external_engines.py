@@ -28,7 +28,7 @@ from tests.flow.command_line import (
     verdict,
     write_plan,
 )
-from tests.flow.external_engines import Daemon, external, in_foreground, script, study
+from tests.flow.external_engines import SERVE, WORDS, Daemon, external, in_foreground, script, study
 
 from specdyno.records.schema import BootStatus
 
@@ -74,9 +74,11 @@ def test_a_command_that_stays_is_measured_like_any_engine_and_its_key_is_kept_no
 
 def test_a_command_that_returns_has_its_engine_stopped_by_the_stop_command(daemon: Daemon, tmp_path: Path) -> None:
     ready = script(
-        tmp_path / "ready.sh", f'[ -e "{tmp_path}/asked-$1" ] && exit 0', f'touch "{tmp_path}/asked-$1"; exit 1'
+        tmp_path / "ready.sh",
+        f'[ -e "{tmp_path}/asked-$1-$2" ] || {{ touch "{tmp_path}/asked-$1-$2"; exit 1; }}',
+        f'grep -q "listening on" "{daemon.folder}/$2.log"',
     )
-    content = study(start=daemon.start, stop=daemon.stop, ready=[str(ready), "{arm}-{port}"])
+    content = study(start=daemon.start, stop=daemon.stop, ready=[str(ready), "{arm}", "{port}"])
     path, folder = write_plan(tmp_path / "plan.yaml", content), tmp_path / "study"
     ended = specdyno("run", path, "--out", folder)
     assert ended.code == 0, ended
@@ -84,6 +86,27 @@ def test_a_command_that_returns_has_its_engine_stopped_by_the_stop_command(daemo
     assert daemon.running == []
     assert owed(folder) == []
     assert len(list(tmp_path.glob("asked-*"))) == 8
+
+
+@pytest.mark.parametrize(
+    "launch",
+    [("echo $$ >{pid}", 'exec "$@"'), ('setsid "$@" </dev/null &', "echo $! >{pid}")],
+    ids=["stays", "returns"],
+)
+def test_a_stop_command_may_wait_until_the_process_is_gone(launch: tuple[str, str], tmp_path: Path) -> None:
+    serve = script(tmp_path / "serve.sh", SERVE, *(line.format(pid=tmp_path / "pid") for line in launch))
+    down = script(
+        tmp_path / "down.sh",
+        f'pid=$(cat "{tmp_path}/pid"); kill "$pid"',
+        'for i in $(seq 100); do kill -0 "$pid" 2>/dev/null || exit 0; sleep 0.1; done',
+        "exit 1",
+    )
+    content = {**study(start=[str(serve), *WORDS], stop=[str(down)]), "experiment": {"looks": [1]}}
+    path, folder = write_plan(tmp_path / "plan.yaml", content), tmp_path / "study"
+    ended = specdyno("run", path, "--out", folder)
+    assert ended.code == 20, ended
+    assert {boot.status for boot in records(folder).boots} == {BootStatus.COMPLETE}
+    assert owed(folder) == []
 
 
 def test_programs_beside_the_plan_are_found_from_anywhere(tmp_path: Path) -> None:

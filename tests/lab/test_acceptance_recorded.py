@@ -12,6 +12,7 @@ from specdyno.records.schema import Outcome, RequestRecord, SpecSteps
 
 RECORDED = acceptance.read()
 UNTRAINED = ("draft_model", "ngram")
+TWO_POINTS = 0.02
 
 
 def row(name: str, accepted: list[int], **given) -> RequestRecord:
@@ -90,6 +91,15 @@ def test_a_record_holds_together(name):
     assert np.all(np.diff(curve.reached, axis=1) <= 0)
     assert np.all(curve.reached[:, 0] <= curve.steps)
     assert acceptance.outside(curve, curve) == []
+
+
+@pytest.mark.parametrize("name", sorted(name for name, entry in RECORDED.items() if "bfloat16" in entry))
+def test_eight_bits_accept_what_the_bfloat16_weights_accept(name):
+    stored = acceptance.from_entry(RECORDED[name])
+    original = acceptance.from_entry(RECORDED[name]["bfloat16"])
+    assert RECORDED[name]["bfloat16"]["joint"] == [round(float(one), 4) for one in original.joint]
+    assert sorted(original.prompts) == sorted(stored.prompts)
+    assert np.abs(stored.joint - original.joint).max() <= TWO_POINTS or acceptance.outside(original, stored) == []
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(RECORDED) if not any(word in name for word in UNTRAINED)])

@@ -70,6 +70,18 @@ def test_the_mtp_model_is_the_target_with_zero_biases_and_a_trained_layer(target
     assert (folder / "tokenizer.json").is_file()
 
 
+def test_mtp_tensors_as_they_were_trained_are_taken_bit_by_bit(target, tmp_path):
+    layer, name = tmp_path / "trained", "model.mtp_layers.0.input_proj.weight"
+    layer.mkdir()
+    (layer / "config.json").write_bytes((checkpoints.DRAFTS / "mtp" / "config.json").read_bytes())
+    trained = np.arange(12, dtype=np.uint16).reshape(3, 4) + 0x3C00  # odd bits, which 8 bits would not keep
+    eightbit.write(layer / "model.safetensors", {name: ("BF16", trained)})
+    folder = checkpoints.mtp_target(layer)
+    assert folder != checkpoints.mtp_target()
+    shard = checkpoints.read_json(folder / "model.safetensors.index.json")["weight_map"][name]
+    assert np.array_equal(eightbit.read(folder / shard)[name][1], trained)
+
+
 def test_a_draft_model_is_the_targets_first_layers_with_embeddings_and_final_norm(target):
     folder = checkpoints.first_layers(6)
     whole, cut = (eightbit.read(one / "model.safetensors") for one in (target, folder))

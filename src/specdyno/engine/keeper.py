@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 _REAP_S = 0.01
+_STOP_POLL_S = 0.05
 _POLL_S = 1.0  # only should a signal be missed: the pipes wake the keeper at once
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -111,17 +112,32 @@ def reap() -> None:
     time.sleep(_REAP_S)
 
 
-def stop(command: list[str], timeout_s: float, log: BinaryIO) -> str:
-    """Run the plan's stop command: its exit status, or what kept it from one."""
+def collect(waited_for: set[int]) -> None:
+    """Collect adopted processes that have ended, but those that a `Popen` of this process waits for."""
+    for pid in set(descendants(os.getpid())) - waited_for:
+        with contextlib.suppress(ChildProcessError):  # a grandchild
+            os.waitpid(pid, os.WNOHANG)
+
+
+def stop(command: list[str], timeout_s: float, log: BinaryIO, engine: subprocess.Popen[bytes]) -> str:
+    """Run the plan's stop command: its exit status, or what kept it from one.
+
+    Meanwhile what has ended is collected: a command that waits for the engine's pid to go would wait for a zombie.
+    """
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, timeout=timeout_s, check=False
-        )
-    except subprocess.TimeoutExpired:
-        return "timeout"
+        stopping = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT)
     except OSError as error:
         return f"error: {error}"
-    return str(done.returncode)
+    deadline = time.monotonic() + timeout_s
+    while stopping.poll() is None:
+        if time.monotonic() > deadline:
+            stopping.kill()
+            stopping.wait()
+            return "timeout"
+        engine.poll()
+        collect({engine.pid, stopping.pid})
+        time.sleep(_STOP_POLL_S)
+    return str(stopping.returncode)
 
 
 def main(argv: list[str]) -> int:
@@ -151,7 +167,7 @@ def main(argv: list[str]) -> int:
         result = ""
         if elsewhere["stop"]:
             with Path(log_path).open("ab") as log:
-                result = stop(elsewhere["stop"], elsewhere["timeout_s"], log)
+                result = stop(elsewhere["stop"], elsewhere["timeout_s"], log, engine)
         with contextlib.suppress(OSError):  # specdyno may be gone
             sys.stdout.write(f"stopped {result}\n")
             sys.stdout.flush()
