@@ -97,10 +97,14 @@ class Reply(asyncio.Protocol):
             data = self._begin(data)
             if not data and self._left != 0:
                 return
+        # What follows runs once per event of every stream.
         if data:
-            self.reads.add(stamp_ns, data)
+            reads = self.reads
+            reads.data += data
+            reads.stamps.append(stamp_ns)
+            reads.ends.append(len(reads.data))
         if self.chunked:
-            if (data[-5:] == _LAST_CHUNK or len(data) < len(_LAST_CHUNK)) and self._last_chunk():
+            if (data.endswith(_LAST_CHUNK) or len(data) < len(_LAST_CHUNK)) and self._last_chunk():
                 self._end()
         elif self._left is not None:
             self._left -= len(data)

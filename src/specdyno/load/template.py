@@ -24,9 +24,12 @@ from specdyno.load.stream import Answer, Assembly
 _TEXTS = re.compile(rb'"(?:content|reasoning_content|reasoning|text|arguments)"\s*:\s*"([^"\\]*+(?:\\.[^"\\]*+)*+)"')
 # Texts, one a line, none of which ends its string early or opens an escape at its end: joining them keeps them apart.
 _STRINGS = re.compile(rb'[^"\\]*+(?:\\.[^"\\]*+)*+')
+_ID = re.compile(rb'"id":\s?"[\w-]+"')
+_CREATED = re.compile(rb'"created":\s?[1-9]\d{0,15}(?=[,}])')
 _BLANK = b"\n\n"
 _TRIAL = "\u00b6 trial"
 _NEAR = 2_000  # bytes; longer events are parsed
+_MANY = 4_096  # bytes of a read
 _TRIALS = 2  # texts that are tried within one event
 _CREDIT = 8  # trials that may fail in a row: a stream whose events all differ is parsed without more of them
 
@@ -47,7 +50,8 @@ def take_apart(reads: Reads, *, chunked: bool) -> TakenApart:
     """A stream's reads, HTTP chunks where `chunked`, to its facts."""
     taking = _Taking(reads, chunked=chunked)
     while taking.goes_on:
-        taking.alike() or taking.one()
+        if not taking.alike():
+            taking.one()
     return taking.finish()
 
 
@@ -84,12 +88,9 @@ class _Taking:
         return True
 
     def one(self) -> None:
-        """Parse up to the end of an event, or of the read."""
-        reads, at = self._reads, self._at
-        while reads.ends[self._read] <= at:
-            self._read += 1
-        end, stamp_ns = reads.ends[self._read], reads.stamps[self._read]
-        if (blank := self._body.find(_BLANK, at, end)) >= 0:
+        """Parse up to the end of the read; of an event, where many may follow it."""
+        at, end, stamp_ns = self._at, self._reads.ends[self._of(self._at)], self._reads.stamps[self._read]
+        if end - at > _MANY and (blank := self._body.find(_BLANK, at, end)) >= 0:
             end = min(end, blank + len(_BLANK) + (len(LINE_END) if self._chunks else 0))
         self._at, piece = end, self._body[at:end]
         parts = [piece] if self._chunks is None else self._chunks.feed(piece)
@@ -97,6 +98,12 @@ class _Taking:
             self._stamps.append(stamp_ns)
             self._assembly.feed(b"".join(parts), stamp_ns)
             self._event = parts[-1] if self._credit else b""
+
+    def _of(self, at: int) -> int:
+        """Which read brought this byte, which lies in no earlier one than the last that was asked for."""
+        while self._reads.ends[self._read] <= at:
+            self._read += 1
+        return self._read
 
     def _learnt(self) -> bool:
         """Whether there is a template, after the event parsed last was tried where what follows looks like it."""
@@ -116,13 +123,8 @@ class _Taking:
 
     def _add(self, pieces: list[str], ends: list[int]) -> None:
         """Add the texts of events that end before these bytes of the body."""
-        template, reads = cast("Template", self._template), self._reads
-        # An event has the stamp of the read that brought the end of its data; its last byte may come later.
-        data_ends = np.array(ends) - template.after_data
-        last = data_ends[-1:] + template.after_data - 1 - (len(LINE_END) if template.chunked else 0)
-        places = np.searchsorted(np.frombuffer(reads.ends, np.int64), np.append(data_ends, last), side="right")
-        *stamps, last_ns = np.frombuffer(reads.stamps, np.int64)[places].tolist()
-        self._stamps.append(last_ns)
+        template = cast("Template", self._template)
+        stamps = self._stamps_of(ends, template)
         self._at = ends[-1]
         self._credit = min(_CREDIT, self._credit + len(pieces))
         sizes = [len(piece) for piece in pieces]
@@ -132,6 +134,21 @@ class _Taking:
         template.place(self._assembly, pieces)
         self._assembly.answer.chunk_ns += stamps
         self._assembly.answer.chunk_chars += sizes
+
+    def _stamps_of(self, ends: list[int], template: Template) -> list[int]:
+        """The stamp of the read that brought the end of each event's data; its last byte may come later."""
+        reads, first = self._reads, self._of(self._at)
+        last = first + len(ends)
+        if reads.ends[first:last].tolist() == ends:  # a read for each
+            stamps = reads.stamps[first:last].tolist()
+            self._stamps.append(stamps[-1])
+            return stamps
+        data_ends = np.array(ends) - template.after_data
+        body_end = ends[-1] - 1 - (len(LINE_END) if template.chunked else 0)
+        places = np.searchsorted(np.frombuffer(reads.ends, np.int64), np.append(data_ends, body_end), side="right")
+        found: list[int] = np.frombuffer(reads.stamps, np.int64)[places].tolist()
+        self._stamps.append(found.pop())
+        return found
 
     def finish(self) -> TakenApart:
         problem = self._chunks.problem if self._chunks is not None else ""
@@ -199,26 +216,36 @@ def _size_line(length: int) -> bytes | None:
 
 
 def place_of(head: bytes, tail: bytes) -> Place | None:
-    """Where the text between these bytes goes, by trial: an empty one must have no effect, and another only its own."""
+    """Where the text between these bytes goes; None where an event of them has any other effect."""
+    # Of an id it matters at most whether there is one, and of a time nothing: so requests share what was found out.
+    return _tried_place(_CREATED.sub(b'"created":1', _ID.sub(b'"id":"x"', head)), tail)
+
+
+@lru_cache(maxsize=1024)
+def _tried_place(head: bytes, tail: bytes) -> Place | None:
+    """By trial: an empty text must have no effect, and another only its own."""
     empty, trial = _tried(head, b"", tail), _tried(head, _TRIAL.encode(), tail)
     if empty is None or trial is None:
         return None
-    stamped = {"chunk_ns": [0], "chunk_chars": [len(_TRIAL)]}
+    stamped = partial(Answer, chunk_ns=[0], chunk_chars=[len(_TRIAL)])
     before, after = empty.finish(), trial.finish()
-    if before == Answer() and after == Answer(**stamped, text=_TRIAL):
+    if before == Answer() and after == stamped(text=_TRIAL):
         return lambda assembly, pieces: assembly.text.extend(pieces)
-    if before == Answer() and after == Answer(**stamped, reasoning=_TRIAL):
+    if before == Answer() and after == stamped(reasoning=_TRIAL):
         return lambda assembly, pieces: assembly.reasoning.extend(pieces)
-    if before == Answer(tool_calls=[_call("")]) and after == Answer(**stamped, tool_calls=[_call(_TRIAL)]):
+    if before == Answer(tool_calls=[_call("")]) and after == stamped(tool_calls=[_call(_TRIAL)]):
         return partial(_add_arguments, next(iter(trial.calls)))
     return None
 
 
 def _tried(head: bytes, text: bytes, tail: bytes) -> Assembly | None:
-    """None where an event with this text would not end with its last byte."""
+    """None where an event would not be whole with the line of this text, or not end with its last byte."""
     assembly = Assembly()
-    assembly.feed(head + text + tail, 0)
-    return assembly if assembly.between else None
+    line_end = tail.find(b"\n") + 1
+    assembly.feed(head + text + tail[:line_end], 0)
+    whole = line_end > 0 and assembly.between
+    assembly.feed(tail[line_end:], 0)
+    return assembly if whole and assembly.between else None
 
 
 def _call(arguments: str) -> dict[str, object]:

@@ -11,6 +11,8 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
+from contextlib import suppress
+from operator import sub
 from typing import Any
 
 import numpy as np
@@ -20,8 +22,11 @@ SqlValue = str | bytes | int | float | None
 Int64s = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
 
-_CHUNK_HEADER = struct.Struct("<BII")  # bytes per size, number of stamps, number of sizes
-_INT32_MAX = 2**31 - 1
+_CHUNK_HEADER = struct.Struct("<BBII")  # bytes per stamp, bytes per size, number of stamps, number of sizes
+_SIZES = {1: "b", 2: "h", 4: "i", 8: "q"}
+_ZLIB = b"x"  # what zlib writes first; no width is so large
+_PACKED_HEADER = struct.Struct("<BII")  # bytes per size, number of stamps, number of sizes
+_to_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 def write_text(text: str) -> str | bytes:
@@ -48,7 +53,7 @@ def read_integer(value: int | bytes | None) -> int | None:
 
 def write_json(value: Any) -> str | bytes:
     # Unescaped, because \uXXXX escapes would fuse two lone surrogates into one character when read back.
-    return write_text(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
+    return write_text(_to_json(value))
 
 
 def read_json(value: str | bytes) -> Any:
@@ -56,30 +61,55 @@ def read_json(value: str | bytes) -> Any:
 
 
 def write_chunks(stamps: Sequence[int], sizes: Sequence[int]) -> bytes | None:
-    """Chunk stamps (ns) as 64-bit and sizes (characters) as 32-bit differences, little-endian, zlib. None if empty."""
+    """Chunk stamps (ns) and sizes (characters), little-endian, in the fewest bytes that hold each. None if empty.
+
+    Stamps are 64 bits, or the first of them and 32-bit differences; sizes 8, 16, 32 or 64 bits. Not compressed: that
+    would cost as much as all the rest of storing a request, and save little.
+    """
     if not stamps and not sizes:
         return None
-    widest = max((abs(size) for size in sizes), default=0)
-    width = 4 if 2 * widest <= _INT32_MAX else 8
-    # Differences may wrap around; the sum on reading wraps back.
-    stamp_steps = np.diff(np.array(stamps, dtype="<i8"), prepend=np.int64(0)).astype("<i8")
-    size_steps = np.diff(np.array(sizes, dtype="<i8"), prepend=np.int64(0)).astype(f"<i{width}")
-    header = _CHUNK_HEADER.pack(width, len(stamps), len(sizes))
-    return zlib.compress(header + stamp_steps.tobytes() + size_steps.tobytes())
+    try:
+        width, body = 4, struct.pack(f"<q{len(stamps) - 1}i", stamps[0], *map(sub, stamps[1:], stamps))
+    except (struct.error, IndexError):
+        width, body = 8, struct.pack(f"<{len(stamps)}q", *stamps)
+    for size, code in _SIZES.items():
+        with suppress(struct.error):
+            tail = struct.pack(f"<{len(sizes)}{code}", *sizes)
+            return _CHUNK_HEADER.pack(width, size, len(stamps), len(sizes)) + body + tail
+    raise OverflowError("the size of a chunk is beyond 64 bits")
 
 
 def read_chunks(blob: bytes | None) -> tuple[Int64s, Int64s]:
     """Stamps and sizes as written by `write_chunks`; ValueError or zlib.error where the blob is damaged."""
     if blob is None:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    content = zlib.decompress(blob)
-    if len(content) < _CHUNK_HEADER.size:
+    if blob[:1] == _ZLIB:
+        return _read_packed(zlib.decompress(blob))
+    if len(blob) < _CHUNK_HEADER.size:
         raise ValueError("chunk stamps are cut off")
-    width, stamp_count, size_count = _CHUNK_HEADER.unpack_from(content)
-    stamps_end = _CHUNK_HEADER.size + 8 * stamp_count
+    width, size, stamp_count, size_count = _CHUNK_HEADER.unpack_from(blob)
+    first = 4 * (width == 4)  # the first stamp has 64 bits
+    sizes_at = _CHUNK_HEADER.size + width * stamp_count + first
+    if width not in (4, 8) or size not in _SIZES or len(blob) != sizes_at + size * size_count:
+        raise ValueError("chunk stamps do not fit their header")
+    sizes = np.frombuffer(blob, f"<i{size}", size_count, sizes_at).astype(np.int64)
+    if width == 8:
+        return np.frombuffer(blob, "<i8", stamp_count, _CHUNK_HEADER.size).astype(np.int64), sizes
+    stamps = np.empty(stamp_count, np.int64)
+    stamps[:1] = np.frombuffer(blob, "<i8", 1, _CHUNK_HEADER.size)
+    stamps[1:] = np.frombuffer(blob, "<i4", stamp_count - 1, _CHUNK_HEADER.size + 8)
+    return np.cumsum(stamps), sizes
+
+
+def _read_packed(content: bytes) -> tuple[Int64s, Int64s]:
+    """As earlier versions wrote them: differences of 64 bits, and of 32 for sizes, compressed."""
+    if len(content) < _PACKED_HEADER.size:
+        raise ValueError("chunk stamps are cut off")
+    width, stamp_count, size_count = _PACKED_HEADER.unpack_from(content)
+    stamps_end = _PACKED_HEADER.size + 8 * stamp_count
     if width not in (4, 8) or len(content) != stamps_end + width * size_count:
         raise ValueError("chunk stamps do not fit their header")
-    stamp_steps = np.frombuffer(content, "<i8", stamp_count, _CHUNK_HEADER.size)
+    stamp_steps = np.frombuffer(content, "<i8", stamp_count, _PACKED_HEADER.size)
     size_steps = np.frombuffer(content, f"<i{width}", size_count, stamps_end)
     return np.cumsum(stamp_steps, dtype=np.int64), np.cumsum(size_steps, dtype=np.int64)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, fields
-from itertools import pairwise
+from operator import sub
 from typing import Any
 
 from specdyno.records.columns import position_counts
@@ -81,7 +81,7 @@ def request_row(window_id: int, record: RequestRecord) -> dict[str, SqlValue]:
         "first_text_ns": stamps[0] if stamps else None,
         "last_text_ns": stamps[-1] if stamps else None,
         "last_byte_ns": record.last_byte_ns,
-        "longest_gap_ns": max((later - earlier for earlier, later in pairwise(stamps)), default=None),
+        "longest_gap_ns": max(map(sub, stamps[1:], stamps), default=None),
         "chunks": len(stamps),
         "status": write_integer(record.status),
         "finish_reason": None if record.finish_reason is None else write_text(record.finish_reason),
