@@ -3,128 +3,41 @@
     python lab/gguf_drafts.py FOLDER        writes all of them there (about 20 s)
 
 Needs numpy and gguf only: llama.cpp's own converter wants torch, transformers and its source tree, which no wheel
-brings. Architectures, metadata keys and tensor names are those that build 11434 loads (`src/models/*.cpp`).
+brings.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import gguf
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))  # run as a script: the repository is the package's place
 
-from lab import checkpoints
+from lab.gguf_files import (
+    GEMMA_LAYER,
+    NEOX,
+    NORM,
+    Checkpoint,
+    File,
+    Target,
+    byte_level_tokenizer,
+    halves,
+    layer_tensors,
+    shape,
+)
+
+from lab import checkpoints, gguf_files
 from specdyno.demo import eightbit
 from specdyno.demo.checkpoints import made, target_gguf
 
 _TOKENIZER = "tokenizer."
-_NORM, _NEOX = "interleaved", "halves"  # llama.cpp's two orders of the rotated dimensions
-
-# Hugging Face's name in a decoder layer -> llama.cpp's name in a block
-_LAYER = {
-    "input_layernorm.weight": "attn_norm.weight",
-    "self_attn.q_proj.weight": "attn_q.weight",
-    "self_attn.k_proj.weight": "attn_k.weight",
-    "self_attn.v_proj.weight": "attn_v.weight",
-    "self_attn.o_proj.weight": "attn_output.weight",
-    "self_attn.q_norm.weight": "attn_q_norm.weight",
-    "self_attn.k_norm.weight": "attn_k_norm.weight",
-    "post_attention_layernorm.weight": "ffn_norm.weight",
-    "mlp.gate_proj.weight": "ffn_gate.weight",
-    "mlp.up_proj.weight": "ffn_up.weight",
-    "mlp.down_proj.weight": "ffn_down.weight",
-}
-_GEMMA_LAYER = {
-    **_LAYER,
-    "post_attention_layernorm.weight": "post_attention_norm.weight",
-    "pre_feedforward_layernorm.weight": "ffn_norm.weight",
-    "post_feedforward_layernorm.weight": "post_ffw_norm.weight",
-    "layer_scalar": "layer_output_scale.weight",
-}
-
-
-class Checkpoint:
-    """A restored draft: its configuration and its weights as float32 (integers stay integers)."""
-
-    def __init__(self, folder: Path) -> None:
-        self.config = checkpoints.read_json(folder / "config.json")
-        self.tensors = {
-            name: (array.astype(np.uint32) << 16).view(np.float32) if dtype == "BF16" else array
-            for name, (dtype, array) in eightbit.read(folder / "model.safetensors").items()
-        }
-
-
-class Target:
-    """The target's GGUF: metadata and raw tensors, read once."""
-
-    def __init__(self, path: Path) -> None:
-        reader = gguf.GGUFReader(path)
-        self.fields = {key: field for key, field in reader.fields.items() if not key.startswith("GGUF.")}
-        self.tensors = {tensor.name: tensor for tensor in reader.tensors}
-        self.layers = int(self.fields["llama.block_count"].contents())
-        self.heads = int(self.fields["llama.attention.head_count"].contents())
-        self.kv_heads = int(self.fields["llama.attention.head_count_kv"].contents())
-
-    @functools.cached_property
-    def values(self) -> dict[str, Any]:
-        return {key: field.contents() for key, field in self.fields.items()}
-
-    def copy_metadata(self, file: File, wanted: Callable[[str], bool]) -> None:
-        """Copy what `wanted` says, under the new architecture's prefix."""
-        for key, field in self.fields.items():
-            if key == "general.architecture" or not wanted(key):
-                continue
-            kind, inner = field.types[0], field.types[-1] if len(field.types) > 1 else None
-            file.writer.add_key_value(key.replace("llama.", f"{file.arch}.", 1), self.values[key], kind, inner)
-
-
-class File:
-    """One GGUF being written; matrices as float16, vectors as float32."""
-
-    def __init__(self, path: Path, arch: str) -> None:
-        self.path, self.arch = path, arch
-        self.writer = gguf.GGUFWriter(path, arch)
-
-    def set(self, key: str, value: Any) -> None:
-        """A metadata value under the architecture's prefix."""
-        key = f"{self.arch}.{key}"
-        if isinstance(value, bool):
-            self.writer.add_bool(key, value)
-        elif isinstance(value, float):
-            self.writer.add_float32(key, value)
-        elif isinstance(value, list):
-            self.writer.add_array(key, value)
-        else:
-            self.writer.add_uint32(key, value)
-
-    def add(self, name: str, array: np.ndarray) -> None:
-        if array.dtype == np.int64:
-            self.writer.add_tensor(name, np.ascontiguousarray(array))
-        else:
-            self.writer.add_tensor(
-                name, np.ascontiguousarray(array, dtype=np.float16 if array.ndim > 1 else np.float32)
-            )
-
-    def copy(self, tensor: gguf.ReaderTensor, *, name: str = "", rows: np.ndarray | None = None) -> None:
-        """A tensor of another file, quantised as it is; `rows` gives it another order of rows."""
-        data = tensor.data if rows is None else np.ascontiguousarray(tensor.data[rows])
-        self.writer.add_tensor(name or tensor.name, data, raw_dtype=tensor.tensor_type)
-
-    def write(self) -> Path:
-        self.writer.write_header_to_file()
-        self.writer.write_kv_data_to_file()
-        self.writer.write_tensors_to_file()
-        self.writer.close()
-        return self.path
 
 
 @functools.cache
@@ -155,7 +68,7 @@ def eagle3(path: Path) -> Path:
     file.add("output.weight", tensors["lm_head.weight"])
     file.add("d2t", tensors["d2t"] + np.arange(len(tensors["d2t"])))
     file.add("blk.0.attn_norm_2.weight", tensors["midlayer.hidden_norm.weight"])
-    for name, array in _layer(tensors, "midlayer.", config, rotation=_NORM):
+    for name, array in layer_tensors(tensors, "midlayer.", config, rotation=NORM):
         file.add(f"blk.0.{name}", array)
     return file.write()
 
@@ -185,7 +98,7 @@ def _block_draft(path: Path, draft: Checkpoint) -> Path:
     file.add("enc.output_norm.weight", tensors["hidden_norm.weight"])
     file.add("output_norm.weight", tensors["norm.weight"])
     for layer in range(config["num_hidden_layers"]):
-        for name, array in _layer(tensors, f"layers.{layer}.", config, rotation=_NEOX):
+        for name, array in layer_tensors(tensors, f"layers.{layer}.", config, rotation=NEOX):
             file.add(f"blk.{layer}.{name}", array)
     return file.write()
 
@@ -207,7 +120,7 @@ def native_mtp(path: Path) -> Path:
         file.set(key, value)
     for name, tensor in source.tensors.items():
         rotated = {"attn_q.weight": source.heads, "attn_k.weight": source.kv_heads}.get(name.split(".", 2)[-1])
-        rows = None if rotated is None else _halves(len(tensor.data), rotated)
+        rows = None if rotated is None else halves(len(tensor.data), rotated)
         file.copy(tensor, name=name.replace("ffn_norm", "post_attention_norm"), rows=rows)
     _prediction_layer(file, f"blk.{source.layers}.", tensors, config, routed=routed)
     return file.write()
@@ -219,7 +132,7 @@ def _prediction_layer(file: File, block: str, tensors: dict[str, np.ndarray], co
         "ffn_norm": "post_attention_norm",
         **{f"ffn_{part}": f"ffn_{part}_shexp" for part in ("gate", "up", "down")},
     }
-    for name, array in _layer(tensors, prefix, config, rotation=_NEOX):
+    for name, array in layer_tensors(tensors, prefix, config, rotation=NEOX):
         stem, _, end = name.partition(".")
         file.add(f"{block}{places.get(stem, stem)}.{end}", array)
     for part in "qkv":
@@ -267,8 +180,8 @@ def gemma4_assistant(path: Path) -> Path:
 def _gemma(file: File, draft: Checkpoint, config: dict[str, Any]) -> Path:
     head, tensors = config["head_dim"], draft.tensors
     full, sliding = (config["rope_parameters"][f"{kind}_attention"] for kind in ("full", "sliding"))
-    _shape(file, config, rope_theta=full["rope_theta"])
-    _byte_level_tokenizer(file, checkpoints.DRAFTS / "gemma4-target")
+    shape(file, config, rope_theta=full["rope_theta"])
+    byte_level_tokenizer(file, checkpoints.DRAFTS / "gemma4-target")
     file.set("rope.freq_base_swa", float(sliding["rope_theta"]))
     file.set("rope.dimension_count_swa", head)
     file.set("attention.key_length_swa", head)
@@ -283,7 +196,7 @@ def _gemma(file: File, draft: Checkpoint, config: dict[str, Any]) -> Path:
     file.add("token_embd.weight", tensors["model.embed_tokens.weight"])
     file.add("output_norm.weight", tensors["model.norm.weight"])
     for layer in range(config["num_hidden_layers"]):
-        for name, array in _layer(tensors, f"model.layers.{layer}.", config, rotation=_NEOX, names=_GEMMA_LAYER):
+        for name, array in layer_tensors(tensors, f"model.layers.{layer}.", config, rotation=NEOX, names=GEMMA_LAYER):
             file.add(f"blk.{layer}.{name}", array)
     return file.write()
 
@@ -300,8 +213,9 @@ MAKERS: dict[str, Callable[[Path], Path]] = {
 
 
 def fingerprint() -> str:
-    """Of what the files are made from: the drafts' weights, the target's size, and this module."""
-    digest = hashlib.sha256(Path(__file__).read_bytes() + str(target_gguf().stat().st_size).encode())
+    """Of what the files are made from: the drafts' weights, the target's size, and the modules that make them."""
+    modules = Path(__file__).read_bytes() + Path(gguf_files.__file__).read_bytes()
+    digest = hashlib.sha256(modules + str(target_gguf().stat().st_size).encode())
     for weights in sorted(checkpoints.DRAFTS.glob("*/weights.q8.safetensors")):
         digest.update(weights.read_bytes())
     digest.update(checkpoints.eagle3().name.encode())
@@ -310,71 +224,7 @@ def fingerprint() -> str:
 
 def _tokenizer_and_shape(file: File, config: dict[str, Any]) -> None:
     target().copy_metadata(file, lambda key: key.startswith(_TOKENIZER))
-    _shape(file, config, rope_theta=config["rope_theta"])
-
-
-def _shape(file: File, config: dict[str, Any], *, rope_theta: float) -> None:
-    file.set("block_count", config["num_hidden_layers"])
-    file.set("context_length", config["max_position_embeddings"])
-    file.set("embedding_length", config["hidden_size"])
-    file.set("feed_forward_length", config["intermediate_size"])
-    file.set("attention.head_count", config["num_attention_heads"])
-    file.set("attention.head_count_kv", config["num_key_value_heads"])
-    file.set("attention.key_length", config["head_dim"])
-    file.set("attention.value_length", config["head_dim"])
-    file.set("attention.layer_norm_rms_epsilon", float(config["rms_norm_eps"]))
-    file.set("rope.freq_base", float(rope_theta))
-    file.set("rope.dimension_count", config["head_dim"])
-    file.set("vocab_size", config["vocab_size"])
-
-
-def _layer(
-    tensors: dict[str, np.ndarray],
-    prefix: str,
-    config: dict[str, Any],
-    *,
-    rotation: str,
-    names: dict[str, str] = _LAYER,
-) -> Iterator[tuple[str, np.ndarray]]:
-    """The tensors of one decoder layer under llama.cpp's names."""
-    heads = {"attn_q.weight": config["num_attention_heads"], "attn_k.weight": config["num_key_value_heads"]}
-    for theirs, ours in names.items():
-        if (array := tensors.get(prefix + theirs)) is None:
-            continue
-        if rotation == _NORM and ours in heads:
-            array = array[_interleaved(len(array), heads[ours])]
-        yield ours, array
-
-
-def _interleaved(rows: int, heads: int) -> np.ndarray:
-    """Order of rows that pairs dimension i of a head with i + half, side by side."""
-    return np.arange(rows).reshape(heads, 2, -1).swapaxes(1, 2).reshape(-1)
-
-
-def _halves(rows: int, heads: int) -> np.ndarray:
-    """The order that undoes `_interleaved`."""
-    return np.arange(rows).reshape(heads, -1, 2).swapaxes(1, 2).reshape(-1)
-
-
-def _byte_level_tokenizer(file: File, folder: Path) -> None:
-    stored = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
-    config = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-    ids = stored["model"]["vocab"] | {token["content"]: token["id"] for token in stored["added_tokens"]}
-    special = {token["id"] for token in stored["added_tokens"] if token["special"]}
-    writer = file.writer
-    writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list(sorted(ids, key=lambda text: ids[text]))
-    kinds = [gguf.TokenType.CONTROL if number in special else gguf.TokenType.NORMAL for number in sorted(ids.values())]
-    writer.add_token_types(kinds)
-    writer.add_token_merges([" ".join(pair) for pair in stored["model"]["merges"]])
-    writer.add_bos_token_id(ids[config["bos_token"]])
-    writer.add_eos_token_id(ids[config["eos_token"]])
-    writer.add_eot_token_id(ids["<turn|>"])
-    writer.add_unk_token_id(ids[config["unk_token"]])
-    writer.add_pad_token_id(ids[config["pad_token"]])
-    writer.add_add_bos_token(False)  # the chat template writes it
-    writer.add_chat_template((folder / "chat_template.jinja").read_text(encoding="utf-8"))
+    shape(file, config, rope_theta=config["rope_theta"])
 
 
 def _block(name: str) -> int | None:

@@ -30,6 +30,7 @@ from tests.flow.command_line import (
 )
 from tests.flow.external_engines import SERVE, WORDS, Daemon, external, in_foreground, script, study
 
+from specdyno.engine.process import free_port
 from specdyno.records.schema import BootStatus
 
 pytestmark = pytest.mark.timeout(600)  # whole studies on a slow, busy machine
@@ -253,7 +254,7 @@ def test_without_a_terminal_a_person_cannot_be_asked(tmp_path: Path) -> None:
 
 
 def test_a_person_starts_and_stops_each_arm_when_asked(daemon: Daemon, tmp_path: Path) -> None:
-    content = study(human=True, base_url="http://127.0.0.1:{port}", args={"port": _free_port()}, stop_timeout="1s")
+    content = study(human=True, base_url="http://127.0.0.1:{port}", args={"port": free_port()}, stop_timeout="1s")
     port = content["engine"]["args"]["port"]
     path = write_plan(tmp_path / "plan.yaml", {**content, "experiment": {"looks": [1]}})
     ours, theirs = pty.openpty()
@@ -329,12 +330,6 @@ def test_options_that_no_command_uses_are_a_mistake(tmp_path: Path) -> None:
     ended = specdyno("check", write_plan(tmp_path / "plan.yaml", content))
     assert ended.code == 2
     assert "{options}" in ended.text
-
-
-def _free_port() -> int:
-    from specdyno.engine.process import free_port  # noqa: PLC0415
-
-    return free_port()
 
 
 @pytest.mark.parametrize("speaks", ["sglang", "trtllm"])

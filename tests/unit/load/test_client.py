@@ -10,17 +10,12 @@ import time
 import pytest
 from tests.unit.load.scripted_server import WHOLE, head, prompt
 
+from specdyno.engine.process import free_port
 from specdyno.load.chunks import Reads
 from specdyno.load.client import RawExchange, exchange, record, request_body
 from specdyno.records.schema import Outcome, RequestRecord
 
 BODY = request_body({"model": "m"})
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 async def ask(scripted, client, *parts: bytes, pause_s: float = 0.0, timeout_s: float = 5.0, **keys) -> RequestRecord:

@@ -8,111 +8,16 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.unit.preflight.small_memory import EAGLE, FILES, GIB, LLAMA_8B, NGRAM, assess, of, plan, read
 
 from specdyno.errors import PlanError
-from specdyno.plan.schema import Plan
 from specdyno.preflight import gate
-from specdyno.preflight.checkpoints.hub import Unreachable
-from specdyno.preflight.checkpoints.schema import Checkpoint, Format, Tensor
 from specdyno.preflight.memory import assess as memory
 from specdyno.preflight.memory.devices import Device, DeviceKind
 from specdyno.preflight.schema import Grade
 
-GIB = 2**30
+pytestmark = pytest.mark.usefixtures("small_host")
 BOOTS = json.loads((Path(__file__).parents[2] / "data" / "memory" / "vllm_boots.json").read_text())["boots"]
-SMOL = {
-    "model_type": "llama", "hidden_size": 576, "num_hidden_layers": 30, "num_attention_heads": 9,
-    "num_key_value_heads": 3, "head_dim": 64, "max_position_embeddings": 8192, "num_nextn_predict_layers": 1,
-}  # fmt: skip
-GEMMA = {
-    "model_type": "gemma4_text", "hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 4,
-    "num_key_value_heads": 1, "head_dim": 64, "max_position_embeddings": 4096, "sliding_window": 512,
-    "layer_types": ["sliding_attention", "sliding_attention", "full_attention"] * 2, "per_layer_config": {},
-}  # fmt: skip
-LLAMA_8B = {
-    "model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32,
-    "num_key_value_heads": 8, "max_position_embeddings": 131_072,
-}  # fmt: skip
-
-
-def of(config, *, weights=GIB, kind=Format.HUGGING_FACE):
-    tensor = Tensor("w", "U8", (weights,), weights)
-    return Checkpoint("org/model", kind, config, {"w": tensor})
-
-
-FILES = {
-    "smol": of(SMOL),
-    "gemma": of(GEMMA),
-    "big": of(LLAMA_8B, weights=16 * GIB),
-    "eagle": of({**LLAMA_8B, "num_hidden_layers": 1}, weights=GIB),
-    "one": of({**SMOL, "num_hidden_layers": 1}, weights=GIB // 64),
-    "two": of({**SMOL, "num_hidden_layers": 2}, weights=GIB // 64),
-    "gguf": of(
-        {
-            "general.architecture": "llama", "llama.block_count": 30, "llama.context_length": 8192,
-            "llama.embedding_length": 576, "llama.attention.head_count": 9, "llama.attention.head_count_kv": 3,
-        },
-        weights=100 * 2**20,
-        kind=Format.GGUF,
-    ),
-    "mixed": of(
-        {
-            "general.architecture": "gemma3", "gemma3.block_count": 6, "gemma3.context_length": 8192,
-            "gemma3.embedding_length": 1024, "gemma3.attention.head_count": 4, "gemma3.attention.head_count_kv": 1,
-            "gemma3.attention.key_length": 256, "gemma3.attention.value_length": 256,
-            "gemma3.attention.sliding_window": 512,
-        },
-        kind=Format.GGUF,
-    ),
-}  # fmt: skip
-NGRAM = {"method": "ngram", "draft_tokens": [3]}
-EAGLE = {"method": "eagle3", "draft": "eagle", "draft_tokens": [3]}
-
-
-def plan(model, *candidates, kind="vllm", args=None, env=None, given=None, concurrency=1, command=()):
-    return Plan.model_validate(
-        {
-            "study": "memory",
-            "target": {"model": model},
-            "engine": {"kind": kind, "args": args or {}, "env": env or {}, "command": list(command)},
-            "candidates": list(candidates or [NGRAM]),
-            "workload": {
-                "sampling": {"temperature": 0.0},
-                "classes": [{"name": "code", "prompts": "builtin:code", "share": 1, "max_tokens": 64}],
-            },
-            "loads": [{"name": "pool", "concurrency": concurrency, "window": "20s"}],
-            "objectives": [{"name": "pool", "load": "pool", "measure": "time_per_job"}],
-            "preflight": {"device_memory": given},
-        }
-    )
-
-
-def read(source, revision):
-    if source == "unreachable":
-        raise Unreachable("no network")
-    if source not in FILES:
-        raise PlanError(f"{source} is no checkpoint")
-    return FILES[source]
-
-
-def assess(*args, environment=None, **kwargs):
-    return memory.assess(plan(*args, **kwargs), read=read, environment=environment or {})
-
-
-@pytest.fixture(autouse=True)
-def _no_device(monkeypatch):
-    """A host of 64 GiB without a GPU, whatever runs the test."""
-    monkeypatch.setattr(memory.devices, "accelerators", lambda variables: ())
-    host = Device(DeviceKind.CPU, "host memory", 64 * GIB, 48 * GIB)
-    monkeypatch.setattr(memory.devices, "processor", lambda one_node: host)
-
-
-@pytest.fixture
-def gpus(monkeypatch):
-    def have(*devices):
-        monkeypatch.setattr(memory.devices, "accelerators", lambda variables: devices)
-
-    return have
 
 
 @pytest.mark.parametrize("boot", BOOTS, ids=lambda boot: boot["boot"])
@@ -317,79 +222,6 @@ def test_each_checkpoint_is_read_once():
 
 def test_a_simulated_engine_takes_nothing():
     assert assess("sim", kind="simulated") == memory.Assessment()
-
-
-# llama.cpp
-
-
-def test_llamacpp_allocates_its_context_at_once():
-    draft = {"method": "draft_model", "draft": "gguf", "draft_tokens": [4]}
-    found = assess("gguf", draft, kind="llamacpp", args={"ctx-size": 4096, "parallel": 2})
-    baseline, candidate = found.arms
-    # 30 layers x 3 heads x (64 + 64) x 2 B = 23,040 B, 4,096 of them; the draft's context is as long.
-    assert (baseline.kv_bytes_per_token, baseline.budget_bytes) == (23_040, 94_371_840)
-    assert (baseline.kv_tokens, baseline.concurrency, baseline.max_model_len) == (4096, 2.0, 2048)
-    assert candidate.budget_bytes == 2 * baseline.budget_bytes
-    assert candidate.kv_tokens == baseline.kv_tokens
-    assert candidate.headroom_bytes == 64 * GIB - 2 * 100 * 2**20 - 2 * 94_371_840
-    assert candidate.fits
-
-
-@pytest.mark.parametrize(
-    ("args", "tokens", "slots", "longest"),
-    [
-        ({}, 8192, 1.0, 8192),  # four slots share one pool of the trained length
-        ({"ctx-size": 1000}, 1024, 1.0, 1024),
-        ({"c": 1000, "np": 4}, 1024, 4.0, 256),
-        ({"ctx-size": 5000, "parallel": 4}, 5120, 4.0, 1280),
-        ({"ctx-size": 4096, "parallel": 4, "kv-unified": True}, 4096, 1.0, 4096),
-    ],
-)
-def test_llamacpp_pads_its_context(args, tokens, slots, longest):
-    arm = assess("gguf", kind="llamacpp", args=args).arms[0]
-    assert (arm.kv_tokens, arm.concurrency, arm.max_model_len) == (tokens, slots, longest)
-
-
-def test_llamacpp_s_cache_types():
-    arm = assess("gguf", kind="llamacpp", args={"ctx-size": 4096, "cache-type-k": "q8_0", "ctv": "q4_0"}).arms[0]
-    # Keys 34 bytes for 32 elements, values 18: 30 x 192 x (34 + 18) / 32.
-    assert arm.kv_bytes_per_token == 9360
-    unknown = assess("gguf", kind="llamacpp", args={"cache-type-k": "q2_k"}).arms[0]
-    assert unknown.kv_bytes_per_token is None
-
-
-def test_llamacpp_s_windowed_layers_keep_window_and_batch():
-    arm = assess("mixed", kind="llamacpp", args={"ctx-size": 8192, "parallel": 1}).arms[0]
-    # 5 layers of 512 + 512 cells, one of 8,192; 1 head x 512 x 2 B each.
-    assert arm.budget_bytes == (5 * 1024 + 8192) * 1024
-    shared = assess("mixed", kind="llamacpp", args={"ctx-size": 8192, "parallel": 4, "kv-unified": True}).arms[0]
-    assert shared.budget_bytes == (5 * (4 * 512 + 512) + 8192) * 1024
-
-
-def test_llamacpp_beyond_the_host_is_refused_and_beyond_a_gpu_is_not(gpus):
-    args = {"ctx-size": 4_000_000}
-    assert assess("gguf", kind="llamacpp", args=args).checks[0].grade is Grade.FAIL
-    gpus(Device(DeviceKind.NVIDIA, "small", 8 * GIB, 8 * GIB))
-    found = assess("gguf", kind="llamacpp", args=args)
-    assert found.checks[0].grade is Grade.UNKNOWN  # what does not fit is moved to the host
-    assert assess("gguf", kind="llamacpp", args={**args, "ngl": 0}).checks[0].grade is Grade.FAIL
-
-
-# Engines that are not modelled in detail
-
-
-def test_other_engines_get_an_upper_bound_from_a_given_figure():
-    found = assess("big", EAGLE, kind="sglang", given="80 GiB", args={"mem-fraction-static": 0.8, "tp-size": 1})
-    baseline, candidate = found.arms
-    assert baseline.kv_tokens == (int(80 * GIB * 0.8) - 16 * GIB) // 131_072
-    assert candidate.kv_tokens < baseline.kv_tokens
-    assert {check.grade for check in found.checks if check.rule == "memory_fits"} == {Grade.UNKNOWN}
-    assert "upper bound" in baseline.notes[-1]
-
-
-def test_other_engines_are_refused_only_where_the_weights_alone_do_not_fit():
-    assert assess("big", kind="sglang", given="15 GiB").checks[0].grade is Grade.FAIL
-    assert assess("big", kind="sglang").checks[0].grade is Grade.UNKNOWN
 
 
 def test_sizes_are_whole_numbers():

@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,8 @@ from typing import BinaryIO
 import aiohttp
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+
+from specdyno.engine.process import free_port
 
 EAGLE3 = {"method": "eagle3", "model": "org/draft", "num_speculative_tokens": 3}
 STILL = {"noise": 0.0, "boot_spread": 0.0, "ready_delay_s": 0.0}
@@ -129,12 +130,6 @@ class Engine:
         self.process.wait()
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def _start(command: list[str], sink: BinaryIO) -> subprocess.Popen:
     return subprocess.Popen(command, stdout=sink, stderr=sink, start_new_session=True)
 
@@ -146,7 +141,7 @@ async def boot(tmp_path):
     with ExitStack() as logs:
 
         async def start(*flags: str, spec: dict | None = None, wait: bool = True, scale: float = 0.02, **truth):
-            port, log = _free_port(), tmp_path / f"engine-{len(engines)}.log"
+            port, log = free_port(), tmp_path / f"engine-{len(engines)}.log"
             command = [sys.executable, "-m", "specdyno.engine.simulated", "--model", "m", "--port", str(port)]
             command += ["--time-scale", str(scale), "--truth", json.dumps({**STILL, **truth}), "--boot-seed", "7"]
             command += ["--speculative-config", json.dumps(spec)] if spec else []
