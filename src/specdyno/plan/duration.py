@@ -1,6 +1,6 @@
 """How long a study will take, and the smallest gain it could show: arithmetic before anything is booted.
 
-Owns assumptions and names each of them; a measured value takes the place of its assumption.
+Owns assumptions and names each of them.
 """
 
 from __future__ import annotations
@@ -28,16 +28,11 @@ POWER = 0.8
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """Expected run time. `assumptions` are short phrases for people, one for each value that was not measured."""
+    """Expected run time. `assumptions` are short phrases for people, one for each value that it rests on."""
 
-    boot_s: float
-    warm_up_s: float
-    windows_s: float  # all windows of one boot
     block_s: float
     first_look_s: float
     total_s: float  # up to the last look
-    arms: int
-    blocks: int
     assumptions: tuple[str, ...]
 
 
@@ -58,43 +53,21 @@ class VisibleGain:
     """(objective, true gain that is promoted in 80 % of studies, guards included); None: no gain of up to 100 % is."""
 
 
-def estimate(
-    plan: Plan,
-    *,
-    boot_s: float | None = None,
-    warm_up_s: float | None = None,
-    window_s: Mapping[str, float] | None = None,
-) -> Estimate:
-    """Seconds per block and in all.
-
-    Args:
-        plan: the plan.
-        boot_s: measured seconds from start to ready and from stop to gone, mean over arms.
-        warm_up_s: measured seconds of the warm-up of one boot.
-        window_s: measured seconds by load, class windows included; loads that are absent count as planned.
-    """
-    measured = window_s or {}
-    windows_s = sum(measured.get(load.name, _planned_s(load)) for load in plan.measured_loads)
-    assumed_warm_up_s = ASSUMED_WARM_UP_SHARE * max(load.window for load in plan.measured_loads)
-    boot = ASSUMED_BOOT_S[plan.engine.kind] if boot_s is None else boot_s
-    warm_up = assumed_warm_up_s if warm_up_s is None else warm_up_s
-    arms, blocks = len(plan.arms()), plan.experiment.looks[-1]
-    block_s = arms * (boot + warm_up + windows_s)
-    assumptions = [f"a boot takes {boot:g} s"] if boot_s is None else []
-    if warm_up_s is None:
-        assumptions.append(f"a warm-up takes {warm_up:g} s")
-    if any(load.name not in measured for load in plan.measured_loads):
-        assumptions.append("a window takes as long as the plan says")
+def estimate(plan: Plan) -> Estimate:
+    """Seconds per block and in all, before anything was measured."""
+    boot_s = ASSUMED_BOOT_S[plan.engine.kind]
+    warm_up_s = ASSUMED_WARM_UP_SHARE * max(load.window for load in plan.measured_loads)
+    windows_s = sum(_planned_s(load) for load in plan.measured_loads)
+    block_s = len(plan.arms()) * (boot_s + warm_up_s + windows_s)
     return Estimate(
-        boot_s=boot,
-        warm_up_s=warm_up,
-        windows_s=windows_s,
         block_s=block_s,
         first_look_s=block_s * plan.experiment.looks[0],
-        total_s=block_s * blocks,
-        arms=arms,
-        blocks=blocks,
-        assumptions=tuple(assumptions),
+        total_s=block_s * plan.experiment.looks[-1],
+        assumptions=(
+            f"a boot takes {boot_s:g} s",
+            f"a warm-up takes {warm_up_s:g} s",
+            "a window takes as long as the plan says",
+        ),
     )
 
 

@@ -84,21 +84,16 @@ def test_latent_attention_is_told_by_its_ranks() -> None:
 
 
 def test_the_language_model_of_a_wrapper_counts() -> None:
-    outer = {
-        "text_config": {**BASE, "num_experts": 8, "num_experts_per_tok": 2},
-        "tie_word_embeddings": True,
-        "dtype": "bfloat16",
-    }
+    outer = {"text_config": {**BASE, "vocab_size": 32}, "vocab_size": 64, "dtype": "bfloat16"}
     shape = facts(Checkpoint("x", Format.HUGGING_FACE, outer))
-    assert (shape.layer_count, shape.experts, shape.experts_per_token) == (4, 8, 2)
-    assert (shape.tied_embeddings, shape.dtype) == (True, "bfloat16")
+    assert (shape.layer_count, shape.vocab_size, shape.dtype) == (4, 32, "bfloat16")
 
 
 def test_what_is_not_stated_is_not_zero() -> None:
     shape = facts(
         Checkpoint("x", Format.HUGGING_FACE, {"num_hidden_layers": True, "hidden_size": "8", "vocab_size": -1})
     )
-    assert (shape.layers, shape.hidden_size, shape.vocab_size, shape.experts, shape.next_token_layers) == (None,) * 5
+    assert (shape.layers, shape.hidden_size, shape.vocab_size, shape.next_token_layers) == (None,) * 4
     assert shape_of(num_attention_heads=None, num_key_value_heads=None).layers[0].kv_heads is None
 
 

@@ -28,16 +28,12 @@ def shape(checkpoint: Checkpoint) -> Shape:
         vocabulary = embedding.shape[0]  # what the engine allocates, padding included
     return Shape(
         hidden_size=stated(table, "embedding_length"),
-        intermediate_size=stated(table, "feed_forward_length"),
         vocab_size=vocabulary,
         context_length=stated(table, "context_length"),
         layers=_layers(table, str(checkpoint.model_type)),
         kv_lora_rank=stated(table, "attention.kv_lora_rank"),
         qk_rope_head_dim=stated(table, "rope.dimension_count") if "attention.kv_lora_rank" in table else None,
         next_token_layers=stated(table, "nextn_predict_layers"),
-        experts=stated(table, "expert_count"),
-        experts_per_token=stated(table, "expert_used_count"),
-        tied_embeddings=None if checkpoint.tensors is None else "output.weight" not in checkpoint.tensors,
         recurrent={
             key: value
             for key, value in table.items()

@@ -37,7 +37,6 @@ def shape(checkpoint: Checkpoint) -> Shape:
     config = checkpoint.text_config
     hidden = stated(config, "hidden_size", "n_embd", "d_model")
     next_token = stated(config, *_NEXT_TOKEN_KEYS)
-    tied = config.get("tie_word_embeddings", checkpoint.config.get("tie_word_embeddings"))
     dtype = next(
         (
             table[key]
@@ -49,16 +48,12 @@ def shape(checkpoint: Checkpoint) -> Shape:
     )
     return Shape(
         hidden_size=hidden,
-        intermediate_size=stated(config, "intermediate_size", "n_inner", "ffn_hidden_size"),
         vocab_size=stated(config, "vocab_size"),
         context_length=stated(config, "max_position_embeddings", "n_positions", "max_seq_len", "seq_length"),
         layers=_layers(config, hidden),
         kv_lora_rank=stated(config, "kv_lora_rank"),
         qk_rope_head_dim=stated(config, "qk_rope_head_dim"),
         next_token_layers=next_token if next_token is not None else stated(checkpoint.config, *_NEXT_TOKEN_KEYS),
-        experts=stated(config, "num_experts", "num_local_experts", "n_routed_experts"),
-        experts_per_token=stated(config, "num_experts_per_tok", "top_k_experts", "num_experts_per_token"),
-        tied_embeddings=tied if isinstance(tied, bool) else None,
         dtype=dtype,
         recurrent={key: config[key] for key in _RECURRENT_KEYS if stated(config, key) is not None},
     )

@@ -41,16 +41,12 @@ class Shape:
     """A model's shape. `layers` leaves out MTP layers, which `next_token_layers` counts; None is "not stated"."""
 
     hidden_size: int | None = None
-    intermediate_size: int | None = None
     vocab_size: int | None = None
     context_length: int | None = None  # tokens the model was trained for
     layers: tuple[Layer, ...] | None = None
     kv_lora_rank: int | None = None  # latent attention (MLA): width of the compressed keys and values
     qk_rope_head_dim: int | None = None  # latent attention: width of the rotary part of a key
     next_token_layers: int | None = None  # MTP layers inside this checkpoint
-    experts: int | None = None
-    experts_per_token: int | None = None
-    tied_embeddings: bool | None = None
     dtype: str | None = None  # of the activations, as config.json spells it
     recurrent: Mapping[str, int] = field(default_factory=dict)  # sizes of recurrent states, keys as written
 

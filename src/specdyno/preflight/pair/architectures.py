@@ -144,7 +144,6 @@ class MtpTarget:
     key: str | None  # key of the configuration that holds the number of layers; None: always 1
     model_types: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()
-    inner: bool = False  # the key stands in text_config
     missing: int | None = None  # the number where the key is absent
     if_announced: bool = False  # without layers it is a model like any other
 
@@ -155,14 +154,14 @@ MTP_TARGETS = (
     MtpTarget("DeepseekV32MTPModel", _NEXTN, ("deepseek_v32", "glm_moe_dsa")),
     MtpTarget("DeepSeekV4MTPModel", _NEXTN, ("deepseek_v4",)),
     MtpTarget("OpenPanguMTPModel", _NEXTN, ("pangu_ultra_moe", "pangu_ultra_moe_mtp")),
-    MtpTarget("KimiK3MTPModel", _NEXTN, ("kimi_k3",), inner=True),
+    MtpTarget("KimiK3MTPModel", _NEXTN, ("kimi_k3",)),
     MtpTarget("MiMoMTPModel", _NEXTN, (), ("MiMoForCausalLM",)),
     MtpTarget("MiMoV2MTPModel", None, (), ("MiMoV2ForCausalLM", "MiMoV2FlashForCausalLM")),
     MtpTarget("MiMoV2OmniMTPModel", None, (), ("MiMoV2OmniForCausalLM",)),
     MtpTarget("Glm4MoeMTPModel", _NEXTN, (), ("Glm4MoeForCausalLM",)),
     MtpTarget("Glm4MoeLiteMTPModel", _NEXTN, (), ("Glm4MoeLiteForCausalLM",)),
     MtpTarget("GlmOcrMTPModel", _NEXTN, (), ("GlmOcrForConditionalGeneration",)),
-    MtpTarget("Glm5NextMTPModel", _NEXTN, ("glm5_next",), inner=True),
+    MtpTarget("Glm5NextMTPModel", _NEXTN, ("glm5_next",)),
     MtpTarget("ErnieMTPModel", _NEXTN, ("ernie4_5_moe", "ernie_mtp")),
     MtpTarget("NemotronHMTPModel", _NEXTN, ("nemotron_h", "nemotron_h_puzzle", "nemotron_h_mtp"), if_announced=True),
     MtpTarget(
@@ -170,21 +169,19 @@ MTP_TARGETS = (
         _NEXTN,
         (),
         ("NemotronH_Super_Omni_Reasoning_V3", "NemotronH_Omni_Reasoning_V3"),
-        inner=True,
         if_announced=True,
     ),
     MtpTarget("Qwen3NextMTP", _NEXTN, ("qwen3_next", "qwen3_next_mtp")),
-    MtpTarget("Qwen4ExpMTP", "mtp_num_hidden_layers", ("qwen4_exp", "qwen4_exp_text"), inner=True),
-    MtpTarget("Qwen3_5MTP", "mtp_num_hidden_layers", ("qwen3_5", "qwen3_5_text"), inner=True),
-    MtpTarget("Qwen3_5MoeMTP", "mtp_num_hidden_layers", ("qwen3_5_moe", "qwen3_5_moe_text"), inner=True),
-    MtpTarget("Qwen3_5MTP", "mtp_num_hidden_layers", ("intern_s2_preview",), inner=True),
-    MtpTarget("InternS2MobiusMTP", "mtp_num_hidden_layers", ("interns2_mobius",), inner=True),
+    MtpTarget("Qwen4ExpMTP", "mtp_num_hidden_layers", ("qwen4_exp", "qwen4_exp_text")),
+    MtpTarget("Qwen3_5MTP", "mtp_num_hidden_layers", ("qwen3_5", "qwen3_5_text")),
+    MtpTarget("Qwen3_5MoeMTP", "mtp_num_hidden_layers", ("qwen3_5_moe", "qwen3_5_moe_text")),
+    MtpTarget("Qwen3_5MTP", "mtp_num_hidden_layers", ("intern_s2_preview",)),
+    MtpTarget("InternS2MobiusMTP", "mtp_num_hidden_layers", ("interns2_mobius",)),
     MtpTarget(
         "BailingMoeV3MTPModel",
         _NEXTN,
         (),
         ("BailingMoeV3ForCausalLM", "BailingMoeV3VLForConditionalGeneration"),
-        inner=True,
     ),
     MtpTarget("BailingMoeV25MTPModel", _NEXTN, ("bailing_hybrid",), ("BailingMoeV2_5ForCausalLM",)),
     MtpTarget("ExaoneMoeMTP", _NEXTN, ("exaone_moe", "exaone_moe_mtp")),
@@ -195,7 +192,6 @@ MTP_TARGETS = (
         _NEXTN,
         ("step3p5", "step3p7"),
         ("Step3p5ForCausalLM", "Step3p7ForConditionalGeneration"),
-        inner=True,
         missing=1,
     ),
     MtpTarget("Dots3NoteMTPModel", _NEXTN, ("dots3_note",), missing=1),
@@ -207,7 +203,6 @@ MTP_TARGETS = (
         "num_mtp_modules",
         ("minimax_m3_vl", "minimax_m3_mtp"),
         ("MiniMaxM3SparseForConditionalGeneration", "MiniMaxM3MTP"),
-        inner=True,
         missing=1,
     ),
     MtpTarget("EagleMistralLarge3ForCausalLM", None, (), ("MistralLarge3ForCausalLM",)),

@@ -79,7 +79,6 @@ _VLLM_TABLE = {
     Method.DSPARK: _vllm("dspark", "V2", "any; trained for block_size", file="config/vllm.py"),
     Method.MEDUSA: _vllm("medusa", "V1", "up to the number of heads", file="transformers_utils/configs/medusa.py"),
 }
-_N_MAX = "spec-draft-n-max"
 _LLAMACPP_TABLE = {
     Method.NGRAM: _has(LLAMACPP, "ngram-simple", "an upper limit, from the lookup size up", keys=("spec-type",)),
     Method.SUFFIX: _lacks(LLAMACPP, "ngram-map-k and ngram-mod (options: {spec-type: …}) are its near relatives"),
