@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from specdyno.workload import logs
 from specdyno.workload.logs.classify import CLASSES, class_of, code_share, look
 from specdyno.workload.logs.language import language_of
-from specdyno.workload.logs.request import Request, walk
+from specdyno.workload.logs.request import Request
+from specdyno.workload.logs.walk import walk
 
 TOOLS = [{"type": "function", "function": {"name": "look"}}]
 CALLS = [{"id": "c", "type": "function", "function": {"name": "look", "arguments": "{}"}}]

@@ -9,7 +9,8 @@ import orjson
 import pytest
 
 from specdyno.workload.logs.formats import requests
-from specdyno.workload.logs.request import Refused, Request, moment, walk
+from specdyno.workload.logs.request import Refused, Request, moment
+from specdyno.workload.logs.walk import walk
 
 LOGS = Path(__file__).parents[2] / "data" / "logs"
 SYSTEM = {"role": "system", "content": "You help people who plan gardens."}

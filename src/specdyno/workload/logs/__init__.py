@@ -2,7 +2,8 @@
 
 A log is read twice: once in full, for counts, shares, lengths, duplicates and sessions; then the few rows that are
 kept (a seeded sample of each class, drawn by chance) are read again and written. Memory does not grow with the log,
-but for about 50 bytes a request (hashes that find duplicates, results of a batch, sessions).
+but for about 50 bytes a request (hashes that find duplicates, results of a batch, sessions). What long rows repeat of
+earlier ones is read once (`beginnings`).
 
 Every request gets exactly one class, the first rule that fits (`classify` holds them as one table):
 

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from specdyno.workload.logs.request import Refused, Walk, messages_of, tools_of, walked
+from specdyno.workload.logs.request import Refused, messages_of, tools_of
+from specdyno.workload.logs.walk import Walk, walked
 
 MOST = 24 * 1024 * 1024
 """Bytes of texts, about, that are held at once; then all is forgotten and learned anew."""
@@ -122,7 +123,7 @@ class _Luck:
 
 
 class Beginnings:
-    """What one process has read so far; bounded, and never more than a help."""
+    """What one process has read so far; `held` is about how many bytes of it, at most `most` and one row."""
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most

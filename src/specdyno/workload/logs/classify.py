@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from specdyno.workload.logs.request import Request, Walk
+from specdyno.workload.logs.request import Request
+from specdyno.workload.logs.walk import Walk
 
 SEEN = 4000
 """Characters of a question or an answer that are looked at."""

@@ -17,7 +17,8 @@ from specdyno.workload.logs.beginnings import STRANGE, Beginnings
 from specdyno.workload.logs.classify import CLASSES, class_of, look
 from specdyno.workload.logs.formats import is_result, requests
 from specdyno.workload.logs.language import language_of
-from specdyno.workload.logs.request import Refused, Request, Walk, answer_key, walk
+from specdyno.workload.logs.request import Refused, Request
+from specdyno.workload.logs.walk import Walk, answer_key, walk
 
 if TYPE_CHECKING:
     from specdyno.workload.logs.join import Results
