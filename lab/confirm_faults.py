@@ -1,9 +1,9 @@
 """What a running vLLM does with pairs that the checks refuse: python lab/confirm_faults.py [--list] [NAME ...].
 
 Each fault of `FAULTS` is a good pair of lab/live_plans.py with one small edit. Printed for each: the checks that fail,
-then what a boot of vLLM does with it: the reason that it gives for ending, or the method and K in force, the share of
-drafts accepted by position, and how many answers are those of the target without speculation. The baselines' answers
-are kept in --work, so that they are made once. docs/design/preflight.md has what was seen.
+then what a boot of vLLM does with it: the reason that it gives for ending, or the method and K in force and the share
+of drafts accepted by position. Answers are kept in --work, and counted against those of the target without
+speculation where `baseline` was measured before. docs/design/preflight.md has what was seen.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from specdyno.plan import parse
 from specdyno.plan.schema import Arm, Plan
 from specdyno.preflight.pair.check import check_pairs
 from specdyno.preflight.schema import Grade
-from specdyno.records.schema import Outcome, RequestRecord
+from specdyno.records.schema import Outcome
 from specdyno.workload.sources import load_pools
 
-PROMPTS = 4  # of the list: enough to tell a dead draft from a living one
+PROMPTS = 3  # of the list: enough to tell a dead draft from a living one
 REASON_LINES = 3
 _ERROR = re.compile(r"\b((?:[A-Z]\w*)?(?:Error|Exception): .+)")
 
@@ -66,7 +66,9 @@ def _named(name: str) -> Callable[[Path], Path]:
     return lambda folder: faults.renamed(checkpoints.first_layers(), folder / name)
 
 
+BASELINE = "baseline"
 FAULTS: dict[str, Fault] = {
+    BASELINE: Fault("vllm", "ngram"),
     "hidden size of another target": _drafts(faults.wrong_hidden_size, "eagle3", hidden_size=1152),
     "fc of two layers": _drafts(faults.wrong_fc_width, "eagle3"),
     "no fc": _drafts(_lacking("fc.weight"), "eagle3"),
@@ -99,24 +101,25 @@ def main() -> None:
     parser.add_argument("--work", type=Path, default=Path(tempfile.gettempdir()) / "specdyno-faults")
     given = parser.parse_args()
     for name in given.names or FAULTS:
-        print(name if given.list else json.dumps({"fault": name, **confirmed(FAULTS[name], given.work)}), flush=True)
+        print(name if given.list else json.dumps({"fault": name, **confirmed(name, given.work)}), flush=True)
 
 
-def confirmed(fault: Fault, work: Path) -> dict[str, Any]:
+def confirmed(name: str, work: Path) -> dict[str, Any]:
     """The checks that fail and what a boot of the faulty pair did."""
+    fault = FAULTS[name]
     with tempfile.TemporaryDirectory() as scratch:
         folders = {fault.replaces: fault.make(Path(scratch))} if fault.make else {}
         plan, text = faulty_plan(fault, folders)
         failing = sorted({check.rule for check in check_pairs(plan) if check.grade is Grade.FAIL})
         began = time.monotonic()
-        arm = plan.arms()[1]
         try:
-            rows, found = _served(plan, text, arm, Path(scratch))
+            found = _served(plan, text, plan.arms()[0 if name == BASELINE else 1], Path(scratch))
         except EngineError as error:
             found = {"ended": str(error), "remedy": error.remedy, "log": _reason(Path(scratch) / "engine.log")}
-        else:
-            found["as baseline"] = _same(rows, _baseline(fault.kind, work))
-        return {"checks": failing, "seconds": round(time.monotonic() - began), **found}
+        seconds = round(time.monotonic() - began)
+    if answers := found.pop("answers", {}):
+        found["as baseline"] = _compared(answers, work, name)
+    return {"checks": failing, "seconds": seconds, **found}
 
 
 def faulty_plan(fault: Fault, folders: dict[str, Path]) -> tuple[Plan, str]:
@@ -128,33 +131,29 @@ def faulty_plan(fault: Fault, folders: dict[str, Path]) -> tuple[Plan, str]:
     return parse.parse(text), text
 
 
-def _served(plan: Plan, text: str, arm: Arm, scratch: Path) -> tuple[list[RequestRecord], dict[str, Any]]:
+def _served(plan: Plan, text: str, arm: Arm, scratch: Path) -> dict[str, Any]:
     prompts = load_pools(plan, Path())["listed"].prompts[:PROMPTS]
     with boots.opened(scratch, plan, text) as store:
         booted = boots.boot_once(store, plan, arm, prompts=prompts, log=scratch / "engine.log")
-    rows, identity = list(booted.rows), booted.boot.identity
+    rows, identity = booted.rows, booted.boot.identity
     found: dict[str, Any] = {"outcomes": sorted({str(row.outcome) for row in rows})}
+    found["answers"] = {row.prompt_id: row.text for row in rows}
     if identity is not None:
         found |= {"method": identity.method, "K": identity.draft_tokens}
     if all(row.outcome is Outcome.FINISHED and row.spec is not None for row in rows):
         found["joint"] = [round(float(one), 3) for one in acceptance.curve_of(rows, arm.draft_tokens or 0).joint]
-    return rows, found
+    return found
 
 
-def _baseline(kind: str, work: Path) -> dict[str, str]:
-    """Answers of the kind's good target without speculation."""
-    kept = work / f"{kind}.json"
-    if not kept.exists():
-        work.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory() as scratch:
-            plan = live_plans.plan(kind)
-            rows, _ = _served(plan, live_plans.text(kind), plan.arms()[0], Path(scratch))
-        kept.write_text(json.dumps({row.prompt_id: row.text for row in rows}), encoding="utf-8")
-    return json.loads(kept.read_text(encoding="utf-8"))
-
-
-def _same(rows: list[RequestRecord], baseline: dict[str, str]) -> str:
-    return f"{sum(row.text == baseline[row.prompt_id] for row in rows)} of {len(rows)}"
+def _compared(answers: dict[str, str], work: Path, name: str) -> str:
+    """How many answers are the baseline's; empty for another target than its, and before it was measured."""
+    work.mkdir(parents=True, exist_ok=True)
+    (work / f"{name}.json").write_text(json.dumps(answers), encoding="utf-8")
+    kept = work / f"{BASELINE}.json"
+    if not kept.exists() or FAULTS[name].kind == "vllm-gemma4":
+        return ""
+    expected = json.loads(kept.read_text(encoding="utf-8"))
+    return f"{sum(text == expected[prompt] for prompt, text in answers.items())} of {len(answers)}"
 
 
 def _reason(log: Path) -> list[str]:
