@@ -29,7 +29,6 @@ from specdyno.plan import parse
 from specdyno.plan.schema import Arm, Plan
 from specdyno.preflight.pair.check import check_pairs
 from specdyno.preflight.schema import Grade
-from specdyno.records.schema import Outcome
 from specdyno.workload.sources import load_pools
 
 PROMPTS = 3  # of the list: enough to tell a dead draft from a living one
@@ -140,7 +139,7 @@ def _served(plan: Plan, text: str, arm: Arm, scratch: Path) -> dict[str, Any]:
     found["answers"] = {row.prompt_id: row.text for row in rows}
     if identity is not None:
         found |= {"method": identity.method, "K": identity.draft_tokens}
-    if all(row.outcome is Outcome.FINISHED and row.spec is not None for row in rows):
+    if all(row.spec is not None for row in rows):
         found["joint"] = [round(float(one), 3) for one in acceptance.curve_of(rows, arm.draft_tokens or 0).joint]
     return found
 

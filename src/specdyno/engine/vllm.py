@@ -35,6 +35,13 @@ _SNIFFED = (
     "vLLM derives the method from the draft's path and configuration: keep eagle-, eagle3, dflash and dspark out of "
     "the path of another kind of draft, or ask for the method that the draft is for"
 )
+# What it says of a pair that it refuses to start with, as seen in 0.32.0.
+_PAIR_SIGNS = (
+    ("should have the same vocabulary size", "The draft's vocab_size is not the target's: use one of its own family"),
+    ("are not supported for now", f"vLLM cannot load this kind of model as it was asked to. {_SNIFFED}"),
+    ("unsupported speculative method: 'mtp'", "vLLM knows no MTP layers of this target: use another method"),
+    ("model runner v1 does not support", "It needs vLLM's V2 runner, hence Triton: run it on a GPU"),
+)
 # Assert one K for every step.
 _FIXED_K = frozenset({Method.SUFFIX, Method.MEDUSA})
 
@@ -86,6 +93,11 @@ class VllmAdapter(Adapter):
         if flag.startswith("spec") or flag == "sc":
             return "Describe speculation under candidates; the baseline must run without it"
         return super().owned_remedy(flag)
+
+    def advice(self, log: str) -> str:
+        text = log.lower()
+        found = (remedy for sign, remedy in _PAIR_SIGNS if sign in text)
+        return next(found, None) or super().advice(log)
 
     def refusal(self, identity: Identity, arm: Arm, log: str) -> Refusal | None:
         found = super().refusal(identity, arm, log)

@@ -168,6 +168,13 @@ def test_old_blas_workarounds_do_not_reach_the_engine(monkeypatch):
         ("RuntimeError: CUDA out of memory", "memory"),
         ("error: unrecognized arguments: --x", "engine.args"),
         ("ModuleNotFoundError: No module named 'vllm'", "engine.command"),
+        (
+            "Value error, Target and draft model should have the same vocabulary size. Target model vocab_size=49152.",
+            "family",
+        ),
+        ("Value error, Model architectures ['DFlashLlamaForCausalLM'] are not supported for now.", "out of the path"),
+        ("NotImplementedError: Unsupported speculative method: 'mtp'", "no MTP layers"),
+        ("Value error, Model Runner V1 does not support: dspark speculative decoding", "V2 runner"),
         ("all is silent", "engine's"),
     ],
 )
