@@ -6,7 +6,8 @@
 Every client asks the same server (`server.py`), which runs on one core and knows when it sent; the clients run on
 another. CPU is that of the client: from first request to last row for the floor and for specdyno (parsing and storing
 included), and while the server was being asked for the peers (their imports and their evaluation excluded). Rounds
-alternate between the clients; medians are shown.
+alternate between the clients; medians are shown. A round in which the server itself was later than an interval (other
+work on its core) is not counted where there are others: the last column says how many were.
 """
 
 import argparse
@@ -22,14 +23,18 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
 import psutil
 
+from specdyno.load.pacing import allow_connections
+
 HERE = Path(__file__).parent
 SLACK_S = 120.0
+FIRST_MS = 100.0
+KEPT_UP = 0.9
 # As `vllm bench serve`, whose front door asks for a distribution named vllm, which its CPU build is not.
 VLLM_BENCH = """
 from vllm.benchmarks import serve
@@ -49,6 +54,11 @@ class Asked:
     requests: int
     events: int
     interval_ms: float
+
+    @property
+    def ideal_per_s(self) -> float:
+        """Events per second where nobody is late: each request waits once for its first event."""
+        return self.streams * self.events / (self.events * self.interval_ms + FIRST_MS) * 1000
 
     @property
     def limit_s(self) -> float:
@@ -81,7 +91,7 @@ def pinned(core: int, command: list[str], **options: Any) -> subprocess.Popen[st
 
 @contextmanager
 def served(interval_ms: float) -> Iterator[int]:
-    command = [sys.executable, str(HERE / "server.py"), "--interval-ms", str(interval_ms)]
+    command = [sys.executable, str(HERE / "server.py"), "--interval-ms", str(interval_ms), "--first-ms", str(FIRST_MS)]
     server = pinned(0, command, stdout=subprocess.PIPE)
     try:
         assert server.stdout is not None
@@ -237,7 +247,31 @@ def compare(clients: dict[str, Client | str], asked: Asked, rounds: int) -> dict
                 seen.append(measure(client, asked))
             except UnusableError as error:
                 found[name] = str(error)
+            print(f"round {number + 1} of {rounds}: {name}: {told(found[name])}", file=sys.stderr, flush=True)
     return found
+
+
+def told(seen: list[Seen] | str) -> str:
+    return seen if isinstance(seen, str) else f"{seen[-1].cpu_us:.1f} us/event, TTFT + {seen[-1].ttft_error_ms:.1f} ms"
+
+
+def find_most(clients: dict[str, Client | str], asked: Asked, most: int) -> None:
+    """Double the streams as long as the floor keeps up with the server's events."""
+    carried = dict.fromkeys(clients, 0)
+    while asked.streams <= most:
+        asked = replace(asked, requests=asked.streams * 2)
+        found = compare(clients, asked, 1)
+        show(found, asked)
+        for name, seen in found.items():
+            if not isinstance(seen, str) and seen[0].events_per_s >= KEPT_UP * asked.ideal_per_s:
+                carried[name] = asked.streams
+        if carried[next(iter(clients))] < asked.streams:
+            print(f"\nthis machine does not carry {asked.streams} streams: not even the floor keeps up")
+            break
+        asked = replace(asked, streams=asked.streams * 2)
+    print(f"\nlargest number of streams carried ({KEPT_UP:.0%} of the events/s that are possible):")
+    for name, streams in carried.items():
+        print(f"  {name:<28}{streams or 'none':>8}")
 
 
 def show(found: dict[str, list[Seen] | str], asked: Asked) -> None:
@@ -245,20 +279,29 @@ def show(found: dict[str, list[Seen] | str], asked: Asked) -> None:
     print(f"\n{asked.streams} streams, {asked.interval_ms:g} ms between events ({per_s:.0f} events/s)")
     print(
         f"{'client':<28}{'CPU us/event':>14}{'x floor':>9}{'TTFT error ms':>15}{'events/s':>10}{'server late ms':>16}"
+        f"{'rounds':>8}"
     )
     floor = next(iter(found.values()))
     for name, seen in found.items():
         if isinstance(seen, str):
             print(f"{name:<28}  no figures: {seen}")
             continue
-        middle = [statistics.median(values) for values in zip(*(vars(one).values() for one in seen), strict=True)]
-        ratio = "-"
-        if not isinstance(floor, str):
-            pairs = zip(seen, floor, strict=False)
-            ratio = f"{statistics.median(one.cpu_us / least.cpu_us for one, least in pairs):.2f}"
+        steady = [one for one in seen if one.late_p99_ms <= asked.interval_ms]
+        columns = zip(*(vars(one).values() for one in steady or seen), strict=True)
+        middle = [statistics.median(values) for values in columns]
+        rounds = f"{len(steady)}/{len(seen)}"
         print(
-            f"{name:<28}{middle[0]:>14.1f}{ratio:>9}{middle[1]:>15.1f}{middle[2]:>10.0f}{middle[3]:>16.1f}", flush=True
+            f"{name:<28}{middle[0]:>14.1f}{ratio(seen, floor, asked):>9}{middle[1]:>15.1f}{middle[2]:>10.0f}"
+            f"{middle[3]:>16.1f}{rounds:>8}",
+            flush=True,
         )
+
+
+def ratio(seen: list[Seen], floor: list[Seen] | str, asked: Asked) -> str:
+    """Of the CPU per event, within rounds. A server later than an interval sent events in heaps: they cost less."""
+    pairs = zip(seen, [] if isinstance(floor, str) else floor, strict=False)
+    steady = [pair for pair in pairs if max(one.late_p99_ms for one in pair) <= asked.interval_ms]
+    return f"{statistics.median(one.cpu_us / least.cpu_us for one, least in steady):.2f}" if steady else "-"
 
 
 def peers(given: argparse.Namespace) -> dict[str, Client | str]:
@@ -279,11 +322,14 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=100, help="per request")
     parser.add_argument("--laps", type=int, default=3, help="requests per stream")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--most", type=int, default=0, help="then double the streams up to this many, one round each")
+    parser.add_argument(
+        "--most", type=int, default=0, help="then double the streams as long as they are carried, up to this many"
+    )
     parser.add_argument("--vllm-python", default=sys.executable)
     parser.add_argument("--tokenizer", help="folder of any tokenizer, for vllm bench serve")
     parser.add_argument("--guidellm", help="the program, where it is not on the path")
     given = parser.parse_args()
+    allow_connections()
     own: dict[str, Client | str] = {
         "floor (raw sockets)": script("floor.py"),
         "specdyno, client alone": script("own.py", "--bare"),
@@ -291,11 +337,8 @@ def main() -> None:
     }
     asked = Asked(given.streams, given.streams * given.laps, given.events, given.interval_ms)
     show(compare(own | peers(given), asked, given.rounds), asked)
-    streams = given.streams * 2
-    while streams <= given.most:
-        asked = Asked(streams, streams * given.laps, given.events, given.interval_ms)
-        show(compare(own, asked, 1), asked)
-        streams *= 2
+    if given.most:
+        find_most(own, asked, given.most)
 
 
 if __name__ == "__main__":
