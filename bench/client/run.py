@@ -163,11 +163,12 @@ def guidellm(program: str) -> Client:
             prompts, result = Path(folder) / "prompts.jsonl", Path(folder) / "result.json"
             row = json.dumps({"prompt": "go", "output_tokens_count": asked.events})
             prompts.write_text(f"{row}\n" * asked.requests)
+            # As version 0.8 takes it.
             command = [
-                program, "benchmark", "run", "--target", f"http://127.0.0.1:{port}", "--model", "bench",
-                "--data", str(prompts),
-                "--profile", "concurrent", "--rate", str(asked.streams), "--max-requests", str(asked.requests),
-                "--request-type", "chat_completions", "--output-path", str(result), "--disable-console",
+                program, "run", "--backend", f"kind=openai_http,target=http://127.0.0.1:{port},model=bench",
+                "--profile", f"kind=concurrent,streams={asked.streams}",
+                "--constraint", f"kind=max_requests,count={asked.requests}",
+                "--data", f"kind=json_file,path={prompts}", "--output", f"kind=json,path={result}", "--disable-console",
             ]  # fmt: skip
             finished(pinned(1, command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=quiet()), asked.limit_s)
             metrics = json.loads(result.read_text())["benchmarks"][0]["metrics"]

@@ -14,7 +14,7 @@ from functools import partial
 
 from specdyno.records.schema import RequestRecord
 
-_GATHER_S = 0.05
+_GATHER_S = 0.02
 _PAUSE_S = 0.005
 _CALM_S = 0.003  # a timer that comes no later than this
 _LONGEST_S = 0.25  # a row waits no longer for a calm moment
