@@ -17,7 +17,7 @@ from specdyno.records.schema import RequestRecord
 _GATHER_S = 0.02
 _PAUSE_S = 0.005
 _CALM_S = 0.003  # a timer that comes no later than this
-_LONGEST_S = 0.25  # a row waits no longer for a calm moment
+_LONGEST_S = 0.1  # a row waits no longer for a calm moment
 _TOGETHER = 64  # rows in one transaction
 
 Make = Callable[[], RequestRecord]
