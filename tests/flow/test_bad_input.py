@@ -245,3 +245,32 @@ def test_a_read_only_folder_is_refused(tmp_path: Path) -> None:
 def test_wrong_usage_ends_with_2_and_names_what_is_wrong(tmp_path: Path, words: list[str], told: str) -> None:
     refused(specdyno(*words, cwd=tmp_path), 2, told)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_check_names_the_rows_of_a_prompt_file_that_cannot_be_used_and_where_all_of_them_are_named(
+    tmp_path: Path,
+) -> None:
+    good = [json.dumps({"prompt": f"say {n}"}) for n in range(40)]
+    bad = ['{"prompt": ""}'] * 7 + ["[1]", '{"prompt": 3}']
+    (tmp_path / "code.jsonl").write_text("\n".join([*bad, *good]))
+    content = plan()
+    content["workload"]["classes"][0]["prompts"] = "code.jsonl"
+    ended = specdyno("check", write_plan(tmp_path / "plan.yaml", content))
+    assert ended.code == 0, ended
+    assert "class code, lines 1, 2, 3, 4, 5 and 2 more: `prompt` is empty" in ended.text
+    assert "class code, line 8: is a list, not a JSON object" in ended.text
+    assert "class code, line 9: `prompt` is a number, not text" in ended.text
+    assert "class code: 2 more rows cannot be used; specdyno workload inspect FILE names them" in ended.text
+    ended = specdyno("workload", "inspect", tmp_path / "code.jsonl")
+    assert "lines 1, 2, 3, 4, 5, 6, 7" in ended.text
+
+
+def test_requests_that_the_engine_refuses_are_rows_and_a_finding_with_their_class_and_its_words(tmp_path: Path) -> None:
+    ended = run(tmp_path, plan(engine=engine(fault="http_400:0.4"), experiment={"looks": [1]}))
+    assert ended.code == 20, ended
+    verdict = json.loads((tmp_path / "study" / "verdict.json").read_bytes())
+    details = [one["detail"] for one in verdict["findings"] if one["code"] == "requests_failed"]
+    assert details
+    for detail in details:
+        assert "HTTP 400: refused on purpose" in detail
+        assert "class code" in detail or "class chat" in detail

@@ -11,8 +11,9 @@ from tests.flow.command_line import engine, plan, specdyno, write_plan
 from tests.flow.conftest import KEY, Study
 
 
-def test_a_promote_becomes_the_flags_that_started_its_arm(promoted: Study) -> None:
-    ended = specdyno("settings", promoted.folder)
+@pytest.mark.parametrize("columns", ["40", "200"])
+def test_a_promote_becomes_the_flags_that_started_its_arm(promoted: Study, columns: str) -> None:
+    ended = specdyno("settings", promoted.folder, env={"COLUMNS": columns})
     assert ended.code == 0, ended
     lines = [line.strip() for line in ended.out.splitlines()]
     flags = [shlex.split(line) for line in lines if line.startswith("--")]

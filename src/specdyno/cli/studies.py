@@ -113,7 +113,7 @@ def settings(
     if as_json:
         sys.stdout.write(screens.deployments_json(found) + "\n")
     else:
-        out.print(screens.deployments(found))
+        out.print(screens.deployments(found), soft_wrap=True)  # flags are there to be copied: never cut to the screen
 
 
 def measure_and_show(plan: Path, study: Path, *, resume: bool, budget_s: float | None) -> Verdict:

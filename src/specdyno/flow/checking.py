@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,13 @@ from specdyno.preflight.schema import Check
 from specdyno.records.memory import ArmMemory
 from specdyno.workload import draw
 from specdyno.workload.pools import Pool
+from specdyno.workload.rows import by_reason, named_lines
 from specdyno.workload.sessions import ClassSessions, load_session_pools
 from specdyno.workload.sources import ClassPrompts, load_pools
 from specdyno.workload.traces import load_traces
+
+MOST_LINES, MOST_REASONS = 5, 8
+"""Of the rows of a class that cannot be used: how many lines are named for a reason, and how many reasons."""
 
 
 def read_plan(path: Path) -> tuple[Plan, str]:
@@ -93,12 +97,18 @@ def stock_of(plan: Plan, folder: Path) -> Stock:
 
 def stock_notes(stock: Stock) -> list[str]:
     pools: dict[str, Pool[Any]] = {**stock.pools, **stock.sessions}
-    notes = [
-        f"class {name}: {len(rows)} rows cannot be used, first: line {rows[0][0]}, {rows[0][1]}"
-        for name, rows in ((name, pool.skipped) for name, pool in pools.items())
-        if rows
-    ]
+    notes = [note for name, pool in pools.items() for note in _skipped_notes(name, pool.skipped)]
     return [*notes, *(f"load {name}: {trace}" for name, trace in stock.traces.items())]
+
+
+def _skipped_notes(name: str, rows: Sequence[tuple[int, str]]) -> list[str]:
+    """The rows of a class that cannot be used, by reason with their lines; of many, the first."""
+    reasons = by_reason(rows)
+    told = [f"class {name}, {named_lines(lines, MOST_LINES)}: {reason}" for reason, lines in reasons[:MOST_REASONS]]
+    left = len(rows) - sum(len(lines[:MOST_LINES]) for _, lines in reasons[:MOST_REASONS])
+    if left:
+        told.append(f"class {name}: {left:,} more rows cannot be used; specdyno workload inspect FILE names them")
+    return told
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """From rows to columns: every request of a study as arrays, and the counts by position that acceptance is made of.
 
 Owns `position_counts` (pure) and the one query that `judge` reads its requests with. Text and chunk stamps lie in
-another table, so that a million requests are read without touching them.
+another table, so that a million requests are read without touching them; only of failed ones it takes what went wrong.
 """
 
 from __future__ import annotations
@@ -33,9 +33,15 @@ _STAMPS = (
     "supplied",
 )
 _NUMBERS = ("completion_tokens", "prompt_tokens", "cached_tokens", "spec_steps", "spec_drafted", "spec_accepted")
-_NAMES = ("class_name", "prompt_id", "session", "phase", "spec_source", "outcome", "spec_counts")
+_ERROR_CHARS = 500
+_NAMES = ("class_name", "prompt_id", "session", "phase", "spec_source", "outcome", "status", "error", "spec_counts")
+_DONE = ", ".join(f"'{outcome.value}'" for outcome in Outcome if outcome.done)
+# Of failed requests only: the table of answers is not touched for the others.
+_ERROR = f"""CASE WHEN outcome NOT IN ({_DONE}) THEN (
+        SELECT nullif(substr(error, 1, {_ERROR_CHARS}), '') FROM answer WHERE request_id = request.id) END"""  # noqa: S608 - constants
 _QUERY = f"""
-    SELECT {", ".join(f"ifnull({name}, -1)" for name in _STAMPS)}, {", ".join((*_NUMBERS, *_NAMES))}
+    SELECT {", ".join(f"ifnull({name}, -1)" for name in _STAMPS)},
+        {", ".join(_ERROR if name == "error" else name for name in (*_NUMBERS, *_NAMES))}
     FROM request ORDER BY window_id, list_index
 """  # noqa: S608 - the names are the constants above
 
@@ -118,6 +124,8 @@ def read_columns(connection: sqlite3.Connection) -> Requests:
     prompt_codes: dict[str | bytes, int] = {}
     session_codes: dict[str | bytes, int] = {}
     phase_codes: dict[str | bytes, int] = {}
+    errors = np.empty(count, np.int64)
+    error_codes: dict[str | bytes, int] = {}
     sources: dict[str | bytes, None] = {}
     outcome_codes = {outcome.value: code for code, outcome in enumerate(Outcome)}
     for rows, columns in _batches(connection):
@@ -125,12 +133,15 @@ def read_columns(connection: sqlite3.Connection) -> Requests:
             row[rows] = column
         for row, column in zip(numbers, columns[len(_STAMPS) :], strict=False):
             row[rows] = np.array(column, np.float64)  # None becomes NaN
-        class_names, prompt_ids, session_ids, phase_names, spec_sources, outcome_names, blobs = columns[-len(_NAMES) :]
+        class_names, prompt_ids, session_ids, phase_names, spec_sources, outcome_names, *told, blobs = columns[
+            -len(_NAMES) :
+        ]
         classes[rows] = _codes(class_names, class_codes)
         prompts[rows] = _codes(prompt_ids, prompt_codes)
         sessions[rows] = _codes(session_ids, session_codes)
         phases[rows] = _codes(phase_names, phase_codes)
         sources.update(dict.fromkeys(source for source in spec_sources if source is not None))
+        errors[rows] = _codes(map(_told, *told), error_codes)
         outcomes[rows] = [outcome_codes[name] for name in outcome_names]
         reached[rows], at_risk[rows] = read_counts(blobs, positions)
     window_id, index, intended, sent, first_text, last_text, ended, longest_gap, chunks, turn, supplied = stamps
@@ -165,7 +176,17 @@ def read_columns(connection: sqlite3.Connection) -> Requests:
         phases=tuple(read_text(phase) for phase in phase_codes),
         phase_code=phases,
         supplied=supplied,
+        errors=tuple(str(error) for error in error_codes),
+        error_code=errors,
     )
+
+
+def _told(status: int | None, error: str | bytes | None) -> str | None:
+    """What a request was told that went wrong, with the status of an HTTP error before it."""
+    if error is None:
+        return None
+    text = read_text(error) if isinstance(error, str) else error.decode(errors="replace")
+    return text if status in (None, 200) else f"HTTP {status}: {text}"
 
 
 def _batches(connection: sqlite3.Connection) -> Iterator[tuple[slice, list[tuple[Any, ...]]]]:

@@ -94,6 +94,7 @@ class FindingCode(StrEnum):
     MEMORY_DIFFERS = "memory_differs"
     SATURATED = "saturated"
     HISTORY_SUPPLIED = "history_supplied"
+    EDGE_NOT_FOUND = "edge_not_found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,9 +295,16 @@ class Requests:
     phases: tuple[str, ...] = ()  # distinct
     phase_code: np.ndarray | None = None  # int16 into phases, -1: none
     supplied: np.ndarray | None = None  # int64, -1: not a turn with a history of the engine's own answers
+    errors: tuple[str, ...] = ()  # distinct, shortened: what failed requests were told
+    error_code: np.ndarray | None = None  # int64 into errors, -1: none
 
     def __len__(self) -> int:
         return len(self.window_id)
+
+    def error_of(self, row: int) -> str:
+        """What a failed request was told; empty where nothing is known."""
+        code = -1 if self.error_code is None else int(self.error_code[row])
+        return self.errors[code] if code >= 0 else ""
 
 
 @dataclass(frozen=True, slots=True)

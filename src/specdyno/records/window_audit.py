@@ -6,6 +6,8 @@ its own, except where counters are missing altogether.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -32,6 +34,9 @@ CLIENT_LAG_DOUBT_NS, CLIENT_LAG_FORBIDS_NS = 100_000_000, 1_000_000_000
 HOST_BUSY_DOUBT = 0.10
 TOKEN_TOLERANCE = 0.005
 """Share by which client and server may count tokens differently."""
+
+_SAID = re.compile(r'^(HTTP \d+: ).*?"message"\s*:\s*"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_MOST_SAID = 160
 
 _DONE = tuple(code for code, outcome in enumerate(Outcome) if outcome.done)
 
@@ -96,13 +101,34 @@ def _clock_findings(window: AuditedWindow) -> Iterator[Finding]:
         yield window.finding(FindingCode.CLOCK_WENT_BACK, Severity.FORBIDS, detail)
 
 
+def _failures(window: AuditedWindow) -> str:
+    """How many failed, by class and outcome, with what the first of each was told."""
+    failed = window.rows[~window.done]
+    requests = window.requests
+    outcomes, parts = list(Outcome), []
+    kinds = Counter(zip(requests.class_code[failed].tolist(), requests.outcome_code[failed].tolist(), strict=True))
+    for (class_code, outcome_code), count in sorted(kinds.items(), key=lambda item: (-item[1], item[0])):
+        of_kind = failed[(requests.class_code[failed] == class_code) & (requests.outcome_code[failed] == outcome_code)]
+        said = _short(requests.error_of(int(of_kind[0])))
+        how = outcomes[outcome_code].value.replace("_", " ")
+        parts.append(f"class {requests.class_names[class_code]}: {count} {how}{f', {said}' if said else ''}")
+    return f"{len(failed)} of {len(window.rows)} failed ({'; '.join(parts)})"
+
+
+def _short(error: str) -> str:
+    """An engine's message out of the JSON around it, on one line."""
+    found = _SAID.match(error)
+    text = " ".join((found.group(1) + found.group(2).replace("\\n", " ") if found else error).split())
+    return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]}…"
+
+
 def _request_findings(window: AuditedWindow, plan: Plan) -> Iterator[Finding]:
     sent, tokens, done = len(window.rows), window.column("tokens"), window.done
     if sent < window.record.planned:
         detail = f"{sent} of {window.record.planned} planned requests were sent"
         yield window.finding(FindingCode.WINDOW_SHORTENED, Severity.DOUBT, detail)
     if not done.all():
-        yield window.finding(FindingCode.REQUESTS_FAILED, Severity.DOUBT, f"{int((~done).sum())} of {sent} failed")
+        yield window.finding(FindingCode.REQUESTS_FAILED, Severity.DOUBT, _failures(window))
     unknown = int((done & ~np.isfinite(tokens)).sum())
     if unknown:
         detail = f"{unknown} of {int(done.sum())} answers came without a token count"

@@ -34,7 +34,7 @@ class Format(StrEnum):
 def export(
     records: StudyRecords, analysis: Analysis, verdict: Verdict, out_dir: Path, formats: Iterable[str]
 ) -> list[Path]:
-    """Writes requests, windows, acceptance and contrasts as CSV or Parquet, and serve.json; returns the paths.
+    """Writes requests, windows, acceptance, contrasts and phases as CSV or Parquet, and serve.json; returns the paths.
 
     Raises `PlanError` for an unknown format or Parquet without its library, `RecordError` where a file cannot be
     written.

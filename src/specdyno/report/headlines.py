@@ -6,29 +6,44 @@ Pure functions of the verdict. The fixed wording stands in `report.sentences`, t
 
 from __future__ import annotations
 
-from specdyno.records.schema import Severity
+from specdyno.records.schema import FindingCode, Severity
 from specdyno.report import sentences, spelling
 from specdyno.report.untrusted import sanitise
 from specdyno.statistics.blocks import PROMOTION_BLOCKS
 from specdyno.statistics.intervals import Interval, Undefined
+from specdyno.statistics.measures import LARGEST_RATE
 from specdyno.verdict.schema import ORDER, CandidateVerdict, Decision, Gate, ObjectiveVerdict, Reason, Verdict
 
 MOST_BLOCKS = 100
 """The largest look that a plan may name."""
+MORE_STEPS = (
+    "Each boot's largest rate lies between two that were tried, and the interval takes the worse of them: more `steps` "
+    "of the search narrow it in a new study; more blocks narrow only the rest."
+)
 VERBS = {Decision.PROMOTE: "Promote", Decision.HOLD: "Hold", Decision.REJECT: "Reject"}
 
 
 def summary(verdict: Verdict) -> str:
-    """All objectives in one sentence, with where they disagree said first."""
-    parts = []
+    """All objectives in one sentence, with where they disagree said first: in what they decide, or in what to run."""
+    groups: dict[tuple[Decision, str], list[str]] = {}
     for decision in reversed(ORDER):
-        names = [sanitise(part.objective) for part in verdict.objectives if part.decision is decision]
-        if names:
-            parts.append(f"{VERBS[decision].lower()} for {_enumerate(names)}")
+        for part in verdict.objectives:
+            if part.decision is decision:
+                groups.setdefault((decision, _to_run(part)), []).append(sanitise(part.objective))
+    parts = [f"{VERBS[decision].lower()}{what} for {_enumerate(names)}" for (decision, what), names in groups.items()]
     text = "; ".join(parts)
     if len(parts) > 1:
         return f"The objectives disagree: {text}."
     return f"{text[:1].upper()}{text[1:]}." if text else "The plan has no objective, so nothing was decided."
+
+
+def _to_run(objective: ObjectiveVerdict) -> str:
+    """The recommended arm and its classes where the promote is for some only; empty without a promote."""
+    if objective.decision is not Decision.PROMOTE or objective.recommended is None:
+        return ""
+    subject = spokesman(objective)
+    scope = f" ({_scope_words(subject)} only)" if _scoped(subject) else ""
+    return f" {sanitise(objective.recommended)}{scope}"
 
 
 def headline(objective: ObjectiveVerdict, verdict: Verdict) -> str:
@@ -113,7 +128,17 @@ def _shortest_way(candidate: CandidateVerdict, verdict: Verdict) -> list[str]:
             return [f"The shortest way to settle it: more blocks cannot. {todo}"] if todo else []
         case Reason.TOO_FEW_BLOCKS if verdict.looks:
             return [f"The shortest way to settle it: specdyno run --resume, up to {min(verdict.looks)} blocks."]
+        case Reason.NOT_MEASURED | Reason.PRIMARY_UNDECIDED if edges := _without_edge(candidate):
+            return [f"The shortest way to settle it: a new study whose search reaches the edge. {edges}."]
+        case Reason.PRIMARY_UNDECIDED if (gate := primary(candidate)) and gate.measure == LARGEST_RATE:
+            return [MORE_STEPS]
     return [_blocks_needed(candidate.blocks_needed, verdict)] if candidate.blocks_needed is not None else []
+
+
+def _without_edge(candidate: CandidateVerdict) -> str:
+    """Which searches for the largest rate found no edge, and the rates that each would need; empty where all did."""
+    found = [finding for finding in candidate.findings if finding.code is FindingCode.EDGE_NOT_FOUND]
+    return ". ".join(f"{sanitise(one.arm or '')}: {sanitise(one.detail)}" for one in found)
 
 
 def gain(candidate: CandidateVerdict | None) -> str:

@@ -28,7 +28,11 @@ def render(view: View) -> str:
             lines += _speed(group)
     lines += _explained(view)
     lines += _sections(
-        {"Over concurrency: where speculation stops paying": (view.crossovers,), "Agent sessions": view.phases}
+        {
+            "Over concurrency: where speculation stops paying": (view.crossovers,),
+            "Open loops: offered and achieved": view.arrivals,
+            "Agent sessions": view.phases,
+        }
     )
     lines += _precision(view)
     lines += ["## Findings", "", *(_findings(view.findings) or ["None.", ""])]

@@ -160,6 +160,10 @@ FINDINGS: dict[FindingCode, Advice] = {
         "Requests came faster than the engine finished them: the number in flight grew over the window.",
         "Times then depend on how long the window is. Offer a lower rate, or judge by goodput or the largest rate.",
     ),
+    FindingCode.EDGE_NOT_FOUND: Advice(
+        "A search for the largest rate met no edge: every rate that it tried was carried, or none was.",
+        "Such a boot says only that its rate lies beyond the range; a new study with wider rates says where.",
+    ),
     FindingCode.HISTORY_SUPPLIED: Advice(
         "Recorded tool calls or answers stand in a session's history where the engine gave none of use.",
         "Later turns see them in place of the engine's own. Many of them: the target does not fit these sessions.",

@@ -73,6 +73,12 @@ class ExplainedRow:
 def speed_row(mark: Mark, ratio: Estimate, decision: str | None) -> SpeedRow:
     """A speed-up in all its spellings."""
     defined = isinstance(ratio, Interval)
+    if isinstance(ratio, Interval) and ratio.bound:
+        # One side alone is no pair of columns: it is said in one phrase.
+        return SpeedRow(
+            mark, ratio, spelling.with_interval(ratio, spelling.change), "", "", "",
+            spelling.plural(ratio.count, "block"), decision,
+        )  # fmt: skip
     return SpeedRow(
         mark=mark,
         ratio=ratio,

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 
 from specdyno.report.untrusted import sanitise
-from specdyno.statistics.intervals import Estimate, Interval, Undefined
+from specdyno.statistics.intervals import AT_LEAST, Estimate, Interval, Undefined
 
 NOT_MEASURED = "not measured"
 MINUS = "\u2212"
@@ -115,7 +115,9 @@ def size(value: float | None) -> str:
 
 
 def estimate(value: Estimate | None, write: Writer) -> str:
-    """The estimate alone."""
+    """The estimate alone; where only one side is known, that side."""
+    if isinstance(value, Interval) and value.bound:
+        return f"{value.bound} {write(value.low if value.bound == AT_LEAST else value.high)}"
     return write(value.estimate) if isinstance(value, Interval) else absent(value)
 
 
@@ -125,6 +127,9 @@ def absent(value: Undefined | None) -> str:
 
 
 def bounds(value: Interval, write: Writer) -> str:
+    """Both ends; where only one side is known, that the other is open."""
+    if value.bound:
+        return "open above" if value.bound == AT_LEAST else "open below"
     return f"{write(value.low)} to {write(value.high)}"
 
 
@@ -136,6 +141,8 @@ def with_interval(value: Estimate | None, write: Writer) -> str:
     """Estimate, level and bounds: "+11.8 % (95 % interval +8.1 % to +15.6 %)"."""
     if not isinstance(value, Interval):
         return absent(value)
+    if value.bound:
+        return f"{estimate(value, write)} ({exact_share(value.level)} limit)"
     return f"{write(value.estimate)} ({level(value)} {bounds(value, write)})"
 
 

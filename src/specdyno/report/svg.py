@@ -10,7 +10,7 @@ from html import escape
 from specdyno.report import spelling
 from specdyno.report.axes import Axis
 from specdyno.report.marks import Mark
-from specdyno.statistics.intervals import Interval
+from specdyno.statistics.intervals import AT_LEAST, AT_MOST, Interval
 
 STRIP = 30
 WIDTH, HEIGHT = 340, 236
@@ -106,8 +106,8 @@ def whisker(value: Interval, axis: Axis) -> str:
     low, high, middle = axis.at(value.low), axis.at(value.high), STRIP / 2
     parts = [f'<line class="whisker" x1="{low}%" x2="{high}%" y1="{middle:g}" y2="{middle:g}"/>']
     for inside, place, arrow in (
-        (axis.holds(value.low), low, "M6 -4L0 0L6 4"),
-        (axis.holds(value.high), high, "M-6 -4L0 0L-6 4"),
+        (axis.holds(value.low) and value.bound != AT_MOST, low, "M6 -4L0 0L6 4"),
+        (axis.holds(value.high) and value.bound != AT_LEAST, high, "M-6 -4L0 0L-6 4"),
     ):
         path = "M0 -4V4" if inside else arrow
         parts.append(f'<svg x="{place}%" y="{middle:g}" overflow="visible"><path class="cap" d="{path}"/></svg>')

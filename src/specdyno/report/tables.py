@@ -67,8 +67,10 @@ def writer(measure: str) -> spelling.Writer:
 def figure(value: Estimate | None, write: spelling.Writer) -> Cell:
     """An estimate with its interval and level below it; without one, the reason below."""
     if isinstance(value, Interval):
-        return Cell(write(value.estimate), f"{spelling.bounds(value, write)} ({spelling.exact_share(value.level)})")
-    return Cell(spelling.NOT_MEASURED, sanitise(value.reason) if value is not None else "")
+        below = f"{spelling.bounds(value, write)} ({spelling.exact_share(value.level)})"
+        return Cell(spelling.estimate(value, write), below)
+    reason = sanitise(value.reason) if value is not None else ""
+    return Cell(spelling.NOT_MEASURED, "" if reason == spelling.NOT_MEASURED else reason)
 
 
 def figures(analysis: Analysis) -> tuple[Table, ...]:

@@ -1,16 +1,21 @@
-"""What ladders and agent sessions show: where speculation stops paying, and what each phase and turn is like."""
+"""What ladders, open loops and agent sessions show: crossovers, rates and queues, and each phase and turn."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from specdyno.report import spelling
 from specdyno.report.marks import Mark, mark_of
-from specdyno.report.tables import DASH, MIXED, Cell, Table, table
+from specdyno.report.tables import DASH, MIXED, Cell, Table, figure, table
 from specdyno.report.untrusted import sanitise
-from specdyno.statistics.analysis import Analysis, Ladder, PhaseSummary, Trend
-from specdyno.statistics.intervals import Estimate
+from specdyno.statistics.analysis import Analysis, Ladder, OpenWindow, PhaseSummary, Trend
+from specdyno.statistics.intervals import Estimate, Interval
+from specdyno.statistics.measures import LARGEST_RATE
 from specdyno.statistics.phases import LATE
+from specdyno.verdict.schema import Decision, ObjectiveVerdict
+from specdyno.verdict.settings import ladders_of
 
 TRENDS = {
     Trend.CROSSES: "pays below, loses above",
@@ -19,6 +24,13 @@ TRENDS = {
     Trend.MIXED: "no single crossover",
     Trend.UNDECIDED: "too few blocks to say",
 }
+
+
+_OPEN = (
+    "load", "arm", "boots", "offered per s", "sent per s", "achieved per s", "sends late, 95 %", "in flight",
+    "queue grew", "met the service level",
+)  # fmt: skip
+_SEARCH = ("load", "arm", "block", "rates tried, in order (share that met the service level)", "largest rate")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +82,25 @@ def crossing_sentences(analysis: Analysis) -> tuple[str, ...]:
     )
 
 
+def reach(objective: ObjectiveVerdict, analysis: Analysis) -> tuple[str, ...]:
+    """How far a promote reaches over the ladders of the plan: of all traffic, or of the classes of its scope."""
+    chosen = next((part for part in objective.candidates if part.candidate == objective.recommended), None)
+    if objective.decision is not Decision.PROMOTE or chosen is None:
+        return ()
+    classes = chosen.scope.classes if chosen.scope is not None and chosen.scope.classes else None
+    found = ladders_of(chosen.candidate, classes, analysis)
+    names = (f"{one.ladder}, class {one.class_name}" if one.class_name else one.ladder for one in found)
+    return tuple(f"Over {sanitise(name)}: {_range_of(one)}." for name, one in zip(names, found, strict=True))
+
+
+def _range_of(one: Ladder) -> str:
+    """Up to which concurrency it is shown to pay, and what is known above."""
+    if one.pays_up_to is None:
+        return "not shown to pay at any number of requests in flight"
+    beyond = "above that it is not" if one.pays_up_to < one.rungs[-1].concurrency else "nothing was measured above"
+    return f"shown to pay up to {one.pays_up_to} in flight, {beyond}"
+
+
 def _shown(rung: int | None) -> object:
     return DASH if rung is None else rung
 
@@ -83,21 +114,86 @@ def _crossing(one: Ladder) -> Cell:
 
 
 def phases(analysis: Analysis) -> tuple[Table, ...]:
-    """Agent sessions by phase, then by turn; none where no session was measured."""
+    """Agent sessions by phase, then by turn, for each load; none where no session was measured."""
     found = []
-    for title, chosen in (
-        ("Agent sessions by phase", [one for one in analysis.phases if one.phase is not None]),
-        ("Agent sessions by turn", [one for one in analysis.phases if one.turn is not None]),
-    ):
-        if chosen:
-            what = "phase" if chosen[0].phase is not None else "turn"
+    for load in dict.fromkeys(one.load for one in analysis.phases):
+        mine = [one for one in analysis.phases if one.load == load]
+        for what, chosen in (
+            ("phase", [one for one in mine if one.phase is not None]),
+            ("turn", [one for one in mine if one.turn is not None]),
+        ):
             columns = (
-                "load", what, "arm", "turns", "failed", "output tokens", "TTFT", "TPOT", "time per turn",
-                "prompt from the prefix cache", "mean accepted length",
+                what, "arm", "turns", "output tokens", "TTFT", "TPOT", "time per turn", "prompt from the prefix cache",
+                "mean accepted length", "acceptance rate",
             )  # fmt: skip
-            ordered = sorted(chosen, key=lambda one: (one.load, one.turn or 0, _first(chosen, one)))
-            found.append(table(title, columns, [_phase_row(one) for one in ordered]))
+            if chosen:
+                ordered = sorted(chosen, key=lambda one: (one.turn or 0, _first(chosen, one)))
+                title = f"Agent sessions by {what}, load {load}"
+                found.append(table(title, columns, [_phase_row(one) for one in ordered]))
     return tuple(found)
+
+
+def arrivals(analysis: Analysis) -> tuple[Table, ...]:
+    """What open loops were offered and what came of it, then the steps of each search; none without an open loop."""
+    loads = [one for one in analysis.open_windows if not one.search]
+    steps = [one for one in analysis.open_windows if one.search]
+    found = []
+    if loads:
+        cells = dict.fromkeys((one.load, one.arm) for one in loads)
+        rows = [_arrival_row([one for one in loads if (one.load, one.arm) == cell]) for cell in cells]
+        found.append(table("Open loops: means over boots", _OPEN, rows))
+    if steps:
+        boots = dict.fromkeys((one.load, one.arm, one.block) for one in steps)
+        rows = [_search_row([o for o in steps if (o.load, o.arm, o.block) == boot], analysis) for boot in boots]
+        found.append(table("Searches for the largest rate, requests per second", _SEARCH, rows))
+    return tuple(found)
+
+
+def _arrival_row(boots: Sequence[OpenWindow]) -> tuple[object, ...]:
+    """Means over boots where every boot has the value; the lateness is the largest."""
+    first, grew = boots[0], Counter(one.saturated for one in boots)
+    unknown = f", not known in {grew['unknown']}" if grew["unknown"] else ""
+    rates = (_mean_of([getattr(one, f"{what}_per_s") for one in boots]) for what in ("offered", "sent", "achieved"))
+    return (
+        first.load,
+        first.arm,
+        len(boots),
+        *(spelling.plain(rate) for rate in rates),
+        spelling.seconds(max(one.late_p95_s for one in boots)),
+        spelling.plain(_mean_of([one.in_flight for one in boots])),
+        f"in {grew['yes']} of {len(boots)}{unknown}",
+        DASH if first.attained is None else spelling.share(_mean_of([one.attained for one in boots])),
+    )
+
+
+def _mean_of(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if len(known) == len(values) else None
+
+
+def _search_row(steps: Sequence[OpenWindow], analysis: Analysis) -> tuple[object, ...]:
+    first = steps[0]
+    tried = (
+        f"{spelling.plain(one.planned_per_s)} {'carried' if one.carried else 'not carried'} "
+        f"({spelling.share(one.attained, 0)}{', queue grew' if one.saturated == 'yes' else ''})"
+        for one in steps
+    )
+    return first.load, first.arm, first.block + 1, "; ".join(tried), _edge(first, analysis)
+
+
+def _edge(step: OpenWindow, analysis: Analysis) -> str:
+    """The largest rate of one boot, or what is known of it."""
+    for one in analysis.levels:
+        if (one.arm, one.load, one.measure, one.class_name) == (step.arm, step.load, LARGEST_RATE, None):
+            known, bounds = dict(one.by_block), {block: sides for block, *sides in one.bounds}
+            if step.block in known:
+                return spelling.plain(known[step.block])
+            low, high = bounds.get(step.block, (None, None))
+            if low is not None:
+                return f"above {spelling.plain(low)}"
+            if high is not None:
+                return f"below {spelling.plain(high)}"
+    return spelling.NOT_MEASURED
 
 
 def _first(chosen: list[PhaseSummary], one: PhaseSummary) -> tuple[int, int]:
@@ -107,16 +203,25 @@ def _first(chosen: list[PhaseSummary], one: PhaseSummary) -> tuple[int, int]:
     return names.index(one.phase), arms.index(one.arm)
 
 
+def _accepted(value: Estimate, write: spelling.Writer) -> Cell:
+    """As `figure`, without the level: it stands in the note above, and the table is wide."""
+    if not isinstance(value, Interval):
+        return figure(value, write)
+    return Cell(write(value.estimate), spelling.bounds(value, write))
+
+
 def _phase_row(one: PhaseSummary) -> tuple[object, ...]:
     turn = None if one.turn is None else f"{one.turn + 1} and later" if one.turn == LATE else one.turn + 1
+    failed = one.requests - one.done
     return (
-        one.load,
         one.phase or turn,
         one.arm,
-        spelling.count(one.requests),
-        spelling.count(one.requests - one.done),
+        Cell(spelling.count(one.requests), f"{spelling.count(failed)} failed" if failed else ""),
         spelling.count(one.output_tokens),
         *(spelling.seconds(value) for value in (one.ttft_s, one.tpot_s, one.e2e_s)),
         spelling.share(one.cached_share),
-        spelling.plain(one.mean_accepted_length),
+        *(
+            Cell(DASH) if not one.joint else _accepted(value, write)
+            for value, write in ((one.mean_accepted_length, spelling.plain), (one.rate, spelling.share))
+        ),
     )

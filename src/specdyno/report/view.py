@@ -96,6 +96,7 @@ class View:
     crossovers: tables.Table
     crossing_says: tuple[str, ...]
     phases: tuple[tables.Table, ...]
+    arrivals: tuple[tables.Table, ...]
     power: tuple[precision.PowerPanel, ...]
     precision: tuple[tables.Table, ...]
     figures: tuple[tables.Table, ...]
@@ -119,7 +120,7 @@ def build(records: StudyRecords, analysis: Analysis, verdict: Verdict) -> View:
         summary=headlines.summary(verdict),
         context=provenance.context(records),
         blocks_text=_blocks_text(verdict),
-        objectives=tuple(_objective(part, verdict, known) for part in verdict.objectives),
+        objectives=tuple(_objective(part, verdict, analysis=analysis, marks=known) for part in verdict.objectives),
         marks=tuple(known.values()),
         speed_decides=tuple(speed.deciding_groups(analysis, verdict, known)),
         speed_explores=tuple(speed.exploratory_groups(analysis, verdict, known)),
@@ -130,6 +131,7 @@ def build(records: StudyRecords, analysis: Analysis, verdict: Verdict) -> View:
         crossovers=traffic.crossovers(analysis),
         crossing_says=traffic.crossing_sentences(analysis),
         phases=traffic.phases(analysis),
+        arrivals=traffic.arrivals(analysis),
         power=precision.power_panels(verdict),
         precision=precision.tables(analysis, verdict),
         figures=tables.figures(analysis),
@@ -176,14 +178,16 @@ def _blocks_text(verdict: Verdict) -> str:
     return f"{text}; looks at {looks} {noun}." if looks else f"{text}."
 
 
-def _objective(part: ObjectiveVerdict, verdict: Verdict, marks: dict[str, Mark]) -> ObjectiveView:
+def _objective(
+    part: ObjectiveVerdict, verdict: Verdict, *, analysis: Analysis, marks: dict[str, Mark]
+) -> ObjectiveView:
     return ObjectiveView(
         name=sanitise(part.objective),
         load=sanitise(part.load),
         measure=sentences.measure(part.measure),
         decision=part.decision.value,
         headline=headlines.headline(part, verdict),
-        details=headlines.details(part, verdict),
+        details=(*headlines.details(part, verdict), *traffic.reach(part, analysis)),
         candidates=tuple(_candidate(one, part, verdict=verdict, marks=marks) for one in part.candidates),
     )
 

@@ -15,10 +15,12 @@ from specdyno.report.html import POLICY
 from specdyno.report.svg import strip
 from specdyno.report.untrusted import sanitise
 from specdyno.workload.logs.survey import Lengths, Survey, Surveyed
+from specdyno.workload.rows import named_lines
 
 _HERE = Path(__file__).parent
 _TICKS = (1, 10, 100, 1_000, 10_000, 100_000, 1_000_000)
 _HALF = 15
+MOST_LINES = 100
 
 
 def render(found: Sequence[Survey]) -> str:
@@ -59,10 +61,21 @@ def _row(part: Surveyed, axis: Axis) -> dict[str, object]:
     }
 
 
-def _refused(one: Survey) -> list[tuple[str, str]]:
-    if one.account is None:
-        return []
-    return [(spelling.count(entry["rows"]), sanitise(str(entry["reason"]))) for entry in one.account["refused"]]
+def _refused(one: Survey) -> list[tuple[str, str, str]]:
+    """Rows of no use: how many, why, and where the first are."""
+    found = [
+        (spelling.count(len(lines)), sanitise(reason), named_lines(lines, MOST_LINES)) for reason, lines in one.skipped
+    ]
+    if one.account is not None:
+        found += [
+            (
+                spelling.count(entry["rows"]),
+                sanitise(str(entry["reason"])),
+                ", ".join(sanitise(f"{Path(at['log']).name}:{at['line']}") for at in entry["first"]),
+            )
+            for entry in one.account["refused"]
+        ]
+    return found
 
 
 def _values(value: Lengths) -> tuple[float, float, float]:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from specdyno.flow import Deployment
 from specdyno.screens.parts import line, title
-from specdyno.statistics.intervals import Interval
+from specdyno.statistics.intervals import AT_LEAST, Interval
 
 
 def deployments(found: Sequence[Deployment]) -> RenderableType:
@@ -47,6 +47,8 @@ def _deployment(one: Deployment) -> list[RenderableType]:
     ratio = told.primary.ratio if told.primary is not None else None
     if told.primary is not None and isinstance(ratio, Interval):
         shown = f"{ratio.estimate:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+        if ratio.bound:
+            shown = f"{ratio.bound} {ratio.low if ratio.bound == AT_LEAST else ratio.high:.3f}"
         parts.append(line(f"{told.arm}: {told.primary.measure.replace('_', ' ')}, {shown} times as good"))
     parts.append(Text(f"  {shlex.join(one.flags)}", no_wrap=True, overflow="ignore"))
     if told.up_to is not None:

@@ -14,10 +14,12 @@ from rich.console import Group, RenderableType
 from specdyno.report import spelling
 from specdyno.screens.parts import line, table_of, title
 from specdyno.workload.logs.survey import Lengths, Survey, Surveyed
+from specdyno.workload.rows import named_lines
 
 PREDICTION = (
-    "Overlap: words of the answers in runs of four or more that the own prompt, or an earlier answer of the class, "
-    "also holds. It predicts how useful drafts from history are; it is a prediction from text, not a measurement."
+    "Own prompt, earlier: words of the answers in runs of four or more that the own prompt, or an earlier answer of "
+    "the class, also holds. This overlap predicts how useful drafts from history are; it is a prediction from text, "
+    "not a measurement."
 )
 _KEPT_LANGUAGES = 2
 
@@ -65,11 +67,12 @@ def refused(account: Mapping[str, Any]) -> list[RenderableType]:
 
 
 def inspected(found: Sequence[Survey]) -> RenderableType:
-    """Classes, shares, lengths, turns, languages and predicted overlap of each source."""
+    """Classes, shares, lengths, turns, languages and predicted overlap of each source, and the rows of no use."""
     parts: list[RenderableType] = []
     for one in found:
-        parts += [title(one.source), table_of(COLUMNS, [cells(part) for part in one.classes])]
-        parts += [line(note, style="yellow") for note in one.notes]
+        parts += [title(one.source), table_of(TRAFFIC, [traffic(part) for part in one.classes]), line("")]
+        parts.append(table_of(TEXTS, [texts(part) for part in one.classes]))
+        parts += skipped(one)
         if one.account is not None:
             parts += refused(one.account)
     return Group(
@@ -80,19 +83,34 @@ def inspected(found: Sequence[Survey]) -> RenderableType:
     )
 
 
-COLUMNS = ("class", "requests", "share", "prompt", "answer", "turns", "languages", "overlap: prompt", "earlier")
+def skipped(found: Survey) -> list[RenderableType]:
+    """Rows of a file that cannot be used, by reason, with their lines."""
+    parts: list[RenderableType] = []
+    if found.skipped:
+        rows = [(spelling.count(len(lines)), reason, named_lines(lines, MOST_LINES)) for reason, lines in found.skipped]
+        parts += [title("Rows that cannot be used"), table_of(("rows", "reason", "where"), rows)]
+    if found.duplicates:
+        parts.append(line(f"{spelling.plural(found.duplicates, 'exact duplicate')}, each asked once only"))
+    return parts
 
 
-def cells(part: Surveyed) -> tuple[str, ...]:
-    """One class as text."""
+TRAFFIC = ("class", "requests", "share", "turns", "languages")
+TEXTS = ("class", "prompt", "answer", "own prompt", "earlier")
+MOST_LINES = 1000
+
+
+def traffic(part: Surveyed) -> tuple[str, ...]:
+    """How much of one class there is."""
     told = [one for one in part.languages[:_KEPT_LANGUAGES] if one[1] >= 0.01]
     shown = [f"{code} {spelling.share(share, 0)}" for code, share in told]
-    return (
-        part.name, spelling.count(part.requests), "" if part.share is None else spelling.share(part.share),
-        lengths(part.prompt), lengths(part.answer), lengths(part.turns, unit=False), ", ".join(shown),
-        "" if part.from_prompt is None else spelling.share(part.from_prompt, 0),
-        "" if part.from_answers is None else spelling.share(part.from_answers, 0),
-    )  # fmt: skip
+    share = "" if part.share is None else spelling.share(part.share)
+    return part.name, spelling.count(part.requests), share, lengths(part.turns, unit=False), ", ".join(shown)
+
+
+def texts(part: Surveyed) -> tuple[str, ...]:
+    """How long its texts are, and which part of the answers was there before."""
+    overlaps = ("" if value is None else spelling.share(value, 0) for value in (part.from_prompt, part.from_answers))
+    return part.name, lengths(part.prompt), lengths(part.answer), *overlaps
 
 
 def lengths(value: Lengths | None, *, unit: bool = True) -> str:

@@ -43,6 +43,7 @@ class Tally:
     reached: np.ndarray
     at_risk: np.ndarray
     requests: int
+    session: np.ndarray | None = None  # code of each row's session, -1: none
 
 
 def tally_requests(views: Sequence[WindowView], k: int) -> Tally | None:
@@ -64,7 +65,8 @@ def tally_requests(views: Sequence[WindowView], k: int) -> Tally | None:
     boot = np.concatenate([np.full(len(part[2]), part[0]) for part in parts])
     source = _source(requests.spec_source, at_risk)
     at_risk = _known_at_risk(steps, drafted, reached=reached, at_risk=at_risk, k=k)
-    return Tally(source, boot, steps, drafted, accepted, decode_steps, emitted, reached, at_risk, len(rows))
+    session = requests.session_code[rows] if requests.session_code is not None else None
+    return Tally(source, boot, steps, drafted, accepted, decode_steps, emitted, reached, at_risk, len(rows), session)
 
 
 def tally_counters(views: Sequence[WindowView], k: int) -> Tally | None:
@@ -150,6 +152,67 @@ def measure_curve(views: Sequence[WindowView], cell: tuple[str, str, str | None]
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """Acceptance of some requests of one arm, wherever they were sent."""
+
+    mean_accepted_length: Estimate
+    rate: Estimate
+    joint: tuple[Estimate, ...]
+    drafted_steps: float | None
+
+
+def measure_accepted(views: Sequence[WindowView], name: str, *, k: int | None, seed: int) -> Accepted:
+    """Acceptance of the turns of sessions in `views`, from what the engine reported with each.
+
+    Intervals as in `measure_curve`, but what is resampled within few boots are sessions: turns of one are alike.
+
+    Args:
+        views: one cut per boot, all its rows turns of sessions.
+        name: of the cell, so that each resamples from its own stream.
+        k: K in force; None or 0: nothing was drafted.
+        seed: of the study.
+    """
+    tally = tally_requests(views, k) if k else None
+    if tally is None or not k:
+        nothing = Undefined("the engine reported no acceptance" if k else "nothing was drafted")
+        return Accepted(nothing, nothing, (nothing,) * (k or 0), None)
+    summed = _by_session(tally)
+    share = _ShareOf(summed, seed, name, units="sessions")
+    return Accepted(
+        mean_accepted_length=share("length", summed.accepted, summed.steps, scale=k, offset=1.0),
+        rate=share("rate", summed.accepted, summed.drafted),
+        joint=tuple(share("joint", summed.reached[:, i], summed.steps) for i in range(k)),
+        drafted_steps=_sum(summed.steps),
+    )
+
+
+def _by_session(tally: Tally) -> Tally:
+    """One row per session of a boot."""
+    if tally.session is None:
+        return tally
+    keys, row = np.unique(np.column_stack([tally.boot, tally.session]), axis=0, return_inverse=True)
+    row = row.reshape(-1)
+
+    def summed(values: np.ndarray) -> np.ndarray:
+        total = np.zeros((len(keys), *values.shape[1:]))
+        np.add.at(total, row, values)
+        return total
+
+    return replace(
+        tally,
+        boot=keys[:, 0],
+        session=keys[:, 1],
+        steps=summed(tally.steps),
+        drafted=summed(tally.drafted),
+        accepted=summed(tally.accepted),
+        decode_steps=summed(tally.decode_steps),
+        emitted=summed(tally.emitted),
+        reached=summed(tally.reached),
+        at_risk=summed(tally.at_risk),
+    )
+
+
 @dataclass(frozen=True)
 class _ShareOf:
     """Intervals of ratios of one tally's columns."""
@@ -157,6 +220,7 @@ class _ShareOf:
     tally: Tally
     seed: int
     name: str
+    units: str = "requests"
 
     def __call__(
         self, key: str, part: np.ndarray, whole: np.ndarray, *, scale: float = 1.0, offset: float = 0.0
@@ -164,7 +228,7 @@ class _ShareOf:
         if not (np.isfinite(part).all() and np.isfinite(whole).all()):
             reason = "the length of each draft is not reported" if key == "conditional" else "not reported"
             return Undefined(reason, self.tally.requests)
-        units = "boots" if self.tally.source == COUNTERS else "requests"
+        units = "boots" if self.tally.source == COUNTERS else self.units
         share = Share(part, whole, self.tally.boot, units=units, scale=scale, offset=offset)
         return share_interval(share, seed=self.seed, name=f"{self.name}/{key}")
 

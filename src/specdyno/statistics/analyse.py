@@ -20,15 +20,18 @@ from specdyno.statistics.analysis import (
     Analysis,
     ArmSummary,
     BlockedCounts,
+    Bound,
     Contrast,
     Curve,
     Drift,
     Level,
     NoiseBudget,
+    OpenWindow,
     PhaseSummary,
 )
+from specdyno.statistics.arrivals import open_windows
 from specdyno.statistics.blocks import Blocks, block_findings, sort_blocks
-from specdyno.statistics.contrasts import LEVEL, a_a_finding, contrast, log_ratios
+from specdyno.statistics.contrasts import LEVEL, a_a_finding, bounds_of_log_ratios, contrast, log_ratios
 from specdyno.statistics.intervals import Estimate, Undefined, clopper_pearson, exponentiated, t_interval
 from specdyno.statistics.ladder import ladders
 from specdyno.statistics.measures import (
@@ -42,7 +45,7 @@ from specdyno.statistics.measures import (
 )
 from specdyno.statistics.noise import drift, drift_finding, noise_budget
 from specdyno.statistics.phases import summarise_phases
-from specdyno.statistics.service import Carried, largest_rate
+from specdyno.statistics.service import Beyond, Carried, edge_finding, largest_rate
 from specdyno.statistics.steadiness import steadiness_findings
 from specdyno.statistics.summaries import summarise
 from specdyno.statistics.windows import WindowView, joined, view_windows
@@ -83,7 +86,12 @@ def _analyse(records: StudyRecords, plan: Plan) -> Analysis:
             records,
             audit,
             study.blocks,
-            estimated=[*_a_a_findings(plan, contrasts), *study.steadiness(), *study.drift_findings(drifts)],
+            estimated=[
+                *_a_a_findings(plan, contrasts),
+                *study.steadiness(),
+                *study.drift_findings(drifts),
+                *study.edge_findings(),
+            ],
         ),
         settings_differences=audit.settings_differences,
         outcome_counts=study.outcome_counts(),
@@ -92,6 +100,7 @@ def _analyse(records: StudyRecords, plan: Plan) -> Analysis:
         paced_loads=tuple(load.name for load in plan.measured_loads if not load.closed),
         ladders=ladders(plan.loads, contrasts),
         phases=study.phases(),
+        open_windows=study.open_windows(),
     )
 
 
@@ -205,13 +214,32 @@ class _Study:
             return {}
         return {block: measure.of(joined(probes)) for block, probes in self.searches[arm, load].items()}
 
+    @cached_property
+    def edges(self) -> dict[tuple[str, str], dict[int, Carried | Beyond | Undefined]]:
+        """(arm, load) -> block -> what the search of that boot found."""
+        return {
+            cell: {block: largest_rate(probes, self.plan.load(cell[1])) for block, probes in sorted(found.items())}
+            for cell, found in self.searches.items()
+        }
+
     def _largest_rates(self, arm: str, load: str) -> dict[int, float | None]:
         """By block; None where the search of a boot found no edge."""
-        found = {
-            block: largest_rate(probes, self.plan.load(load))
-            for block, probes in self.searches.get((arm, load), {}).items()
-        }
+        found = self.edges.get((arm, load), {})
         return {block: one.rate if isinstance(one, Carried) else None for block, one in found.items()}
+
+    def _bounds(self, cell: Cell, measure: Measure) -> tuple[Bound, ...]:
+        """Between which rates each boot's largest rate lies; a side that its search did not find is None."""
+        arm, load, _ = cell
+        found = self.edges.get((arm, load), {}) if measure.name == LARGEST_RATE else {}
+        return tuple(
+            (block, one.low, one.high) if isinstance(one, Carried) else (block, one.above, one.below)
+            for block, one in found.items()
+            if not isinstance(one, Undefined)
+        )
+
+    def edge_findings(self) -> list[Finding]:
+        found = (edge_finding(arm, self.plan.load(load), edges) for (arm, load), edges in self.edges.items())
+        return [finding for finding in found if finding is not None]
 
     def phases(self) -> tuple[PhaseSummary, ...]:
         return tuple(
@@ -220,9 +248,22 @@ class _Study:
             for load in self.plan.measured_loads
             if load.sessions is not None
             for summary in summarise_phases(
-                list(self.mixed(arm.name, load.name).values()), arm=arm.name, load=load.name
+                list(self.mixed(arm.name, load.name).values()),
+                arm=arm.name,
+                load=load.name,
+                k=self._k_in_force(arm.name) or arm.draft_tokens if arm.role is Role.CANDIDATE else None,
+                seed=self.plan.seed,
             )
         )
+
+    def open_windows(self) -> tuple[OpenWindow, ...]:
+        found: list[OpenWindow] = []
+        for arm in self.plan.arms():
+            for load in self.plan.measured_loads:
+                steps = [view for views in self.searches.get((arm.name, load.name), {}).values() for view in views]
+                views = [*self.mixed(arm.name, load.name).values(), *steps]
+                found += open_windows(views, arm=arm.name, load=load)
+        return tuple(found)
 
     def _level(self, cell: Cell, measure: Measure, values: dict[int, float | None]) -> Level:
         arm, load, name = cell
@@ -240,21 +281,27 @@ class _Study:
             value = clopper_pearson(sum(int((~view.done).sum()) for view in cut), sum(len(v.rows) for v in cut), LEVEL)
         else:
             value = _level_interval([v for _, v in known])
-        return Level(arm, load, name, measure.name, value, known)
+        bounds = self._bounds(cell, measure)
+        beyond = sum(low is None or high is None for _, low, high in bounds)
+        if beyond:
+            # The mean over the boots that have an edge would leave out just those that lie beyond the range.
+            value = Undefined(f"no edge among the rates searched in {beyond} of {len(values)} boots", len(known))
+        return Level(arm, load, name, measure.name, value, known, bounds)
 
     def contrasts(self, levels: Sequence[Level]) -> tuple[Contrast, ...]:
         if not self.blocks.scored:
             return ()
-        tables = {(level.arm, level.load, level.class_name, level.measure): dict(level.by_block) for level in levels}
+        tables = {(level.arm, level.load, level.class_name, level.measure): level for level in levels}
         found = []
-        for (arm, load, name, key), values in tables.items():
+        for (arm, load, name, key), level in tables.items():
             baseline = tables.get((BASELINE, load, name, key))
             if arm == BASELINE or baseline is None or key == "failed_share":
                 continue
             measure = MEASURES[key]
-            ys = log_ratios(values, baseline, sign=measure.sign)
+            ys = log_ratios(dict(level.by_block), dict(baseline.by_block), sign=measure.sign)
+            bounds = bounds_of_log_ratios(level, baseline)
             decides = arm != A_A and self._decides(load, key, name)
-            found.append(contrast(ys, measure=measure, cell=(arm, load, name), decides=decides))
+            found.append(contrast(ys, bounds, measure=measure, cell=(arm, load, name), decides=decides))
         return tuple(found)
 
     def _decides(self, load: str, measure: str, class_name: str | None) -> bool:

@@ -11,6 +11,9 @@ from enum import StrEnum
 from specdyno.records.schema import Finding
 from specdyno.statistics.intervals import Estimate, Interval
 
+Bound = tuple[int, float | None, float | None]
+"""A block with what its value is not below, and not above; None: not known."""
+
 
 @dataclass(frozen=True, slots=True)
 class Curve:
@@ -49,6 +52,7 @@ class Level:
     measure: str  # key of statistics.measures.MEASURES
     value: Estimate
     by_block: tuple[tuple[int, float], ...]  # (block, value)
+    bounds: tuple[Bound, ...] = ()  # of a search: what each boot's value lies between, None where it found no edge
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +70,7 @@ class Contrast:
     by_block: tuple[tuple[int, float], ...]  # (block, y_b)
     spread: float | None  # s of y_b, None below two blocks
     exploratory: bool  # True: shown, never decides
+    bounds: tuple[Bound, ...] = ()  # of a search: what each y_b lies between, None where a side is not known
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +192,30 @@ class PhaseSummary:
     tpot_s: float | None
     e2e_s: float | None
     cached_share: float | None  # prompt tokens that came from the prefix cache / prompt tokens
-    mean_accepted_length: float | None
+    mean_accepted_length: Estimate
+    rate: Estimate  # accepted / drafted tokens
+    joint: tuple[Estimate, ...]  # q_i of these turns
     drafted_steps: float | None
+    boots: int  # that had such turns
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """One window of an open loop. Rates are requests per second; None: not measured, or no service level."""
+
+    arm: str
+    load: str
+    block: int
+    search: bool  # a step of a search for the largest rate
+    planned_per_s: float | None
+    offered_per_s: float | None  # by the intended sends
+    sent_per_s: float | None
+    achieved_per_s: float | None  # done while load was offered
+    late_p95_s: float  # actual send after the intended one
+    in_flight: float | None  # mean over the steady part
+    saturated: str  # "yes", "no", "unknown"
+    attained: float | None  # share of the requests that met the service level
+    carried: bool | None  # the step of a search: attained, and not saturated
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,3 +246,4 @@ class Analysis:
     paced_loads: tuple[str, ...] = ()  # whose throughput the arrivals set, or pauses: it says nothing of a step's cost
     ladders: tuple[Ladder, ...] = ()
     phases: tuple[PhaseSummary, ...] = ()
+    open_windows: tuple[OpenWindow, ...] = ()

@@ -17,9 +17,16 @@ SPREAD_FLOOR = 0.002
 """Smallest standard deviation of a log ratio that is believed: what repeats within one boot differ by."""
 
 
+AT_LEAST, AT_MOST = "at least", "at most"
+
+
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """An estimate between `low` and `high` at a two-sided `level`, from `count` independent units."""
+    """An estimate between `low` and `high` at a two-sided `level`, from `count` independent units.
+
+    With a `bound` only one side is known: `AT_LEAST` that the truth is not below `low`, `AT_MOST` that it is not above
+    `high`; `estimate` and the other side then describe the bounds themselves.
+    """
 
     estimate: float
     low: float
@@ -27,6 +34,7 @@ class Interval:
     level: float  # e.g. 0.95
     method: str  # "t over blocks", "bootstrap over requests, within one boot", ...
     count: int
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True)

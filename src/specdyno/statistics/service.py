@@ -7,12 +7,13 @@ made of its records judge alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from specdyno.plan.schema import Load
+from specdyno.records.schema import Finding, FindingCode, Severity
 from specdyno.records.service import attained, met_level, rate_carried
 from specdyno.records.timings import Timings
 from specdyno.statistics.intervals import Undefined
@@ -43,11 +44,19 @@ class Carried:
     high: float  # not met
 
 
-def largest_rate(probes: Sequence[WindowView], load: Load) -> Carried | Undefined:
+@dataclass(frozen=True, slots=True)
+class Beyond:
+    """No edge among the rates of one boot's search: the largest rate is not below `above`, or not above `below`."""
+
+    above: float | None = None  # requests/s: every rate was carried, this the highest
+    below: float | None = None  # requests/s: no rate was carried, this the lowest
+
+
+def largest_rate(probes: Sequence[WindowView], load: Load) -> Carried | Beyond | Undefined:
     """The largest rate of one boot's search that meets the level in `load.attainment` of the requests.
 
-    Undefined where every rate of the search met it, or none: a rate at the edge of the search would flatter whichever
-    arm reaches it, or the other.
+    A bound where every rate of the search met it, or none: to take a rate at the end of the search for the edge would
+    flatter whichever arm reaches it, or the other. Undefined without a window.
     """
     points = sorted(point for view in probes if (point := _tried(view, load)) is not None)
     missed = [(rate, share) for rate, carried, share in points if not carried]
@@ -55,10 +64,10 @@ def largest_rate(probes: Sequence[WindowView], load: Load) -> Carried | Undefine
     if not points:
         return Undefined("no window of the search was measured")
     if not missed:
-        return Undefined(f"every rate up to {points[-1][0]:g}/s met the service level: raise the upper rate")
+        return Beyond(above=points[-1][0])
     below = [(rate, share) for rate, share in held if rate < missed[0][0]]
     if not below:
-        return Undefined(f"no rate from {points[0][0]:g}/s on met the service level: lower the lower rate")
+        return Beyond(below=missed[0][0])
     (low, high_share), (high, low_share) = below[-1], missed[0]
     # A rate whose queue grew may still have met the level in most requests: then nothing tells where between.
     part = (high_share - load.attainment) / (high_share - low_share) if low_share < load.attainment else 0.5
@@ -73,3 +82,21 @@ def _tried(view: WindowView, load: Load) -> tuple[float, bool, float] | None:
         return None
     carried = rate_carried(Timings.of_columns(view.requests, view.rows), view.level, load.attainment)
     return None if carried is None else (rate, carried, share)
+
+
+def edge_finding(arm: str, load: Load, edges: Mapping[int, Carried | Beyond | Undefined]) -> Finding | None:
+    """Says in which blocks an arm's search found no edge, and between which rates a new study would; None: in none."""
+    above = {block: one.above for block, one in edges.items() if isinstance(one, Beyond) and one.above is not None}
+    below = {block: one.below for block, one in edges.items() if isinstance(one, Beyond) and one.below is not None}
+    if load.rates is None or not (above or below):
+        return None
+    told = [f"every rate up to {max(above.values()):g}/s met the service level {_in(above)}"] if above else []
+    told += [f"no rate down to {min(below.values()):g}/s met the service level {_in(below)}"] if below else []
+    low, high = load.rates
+    wider = (low / 4 if below else low, high * 2 if above else high)
+    detail = f"{'; '.join(told)}: search `rates: [{wider[0]:g}, {wider[1]:g}]`"
+    return Finding(FindingCode.EDGE_NOT_FOUND, Severity.DOUBT, f"{arm}, {load.name}", detail, arm, load.name)
+
+
+def _in(blocks: Mapping[int, object]) -> str:
+    return f"in block{'s' if len(blocks) > 1 else ''} {', '.join(str(block + 1) for block in sorted(blocks))}"

@@ -28,7 +28,7 @@ class Share:
     part: np.ndarray
     whole: np.ndarray
     boot: np.ndarray
-    units: str  # what a row is: "requests" or "boots"
+    units: str  # what a row is: "requests", "sessions" or "boots"
     scale: float = 1.0
     offset: float = 0.0
 
@@ -75,14 +75,14 @@ def _over_boots(share: Share, p: float) -> Interval | None:
 
 
 def _over_requests(share: Share, p: float, *, generator: np.random.Generator) -> Interval | None:
-    if share.units != "requests" or len(share.part) < 2:
+    if share.units == "boots" or len(share.part) < 2:
         return None
     sums = resampled_sums(np.column_stack([share.part, share.whole * share.scale]), generator)
     kept = sums[sums[:, 1] > 0]
     low, high = np.quantile(np.clip(kept[:, 0] / kept[:, 1], 0.0, 1.0), [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     boots = len(np.unique(share.boot))
     where = "within one boot" if boots == 1 else f"within {boots} boots"
-    return Interval(p, float(low), float(high), LEVEL, f"bootstrap over requests, {where}", len(share.part))
+    return Interval(p, float(low), float(high), LEVEL, f"bootstrap over {share.units}, {where}", len(share.part))
 
 
 def _over_steps(share: Share, p: float, *, whole: float) -> Interval:

@@ -28,9 +28,12 @@ def find_best(verdicts: Sequence[CandidateVerdict]) -> CandidateVerdict | None:
 
 
 def detectable_gain(best: CandidateVerdict | None) -> float | None:
-    """Half the width of the best candidate's interval, as a gain: what this much data could have shown."""
+    """Half the width of the best candidate's interval, as a gain: what this much data could have shown.
+
+    None where only one side of it is known.
+    """
     estimate = primary_estimate(best) if best is not None else None
-    if estimate is None or estimate.low <= 0:
+    if estimate is None or estimate.low <= 0 or estimate.bound:
         return None
     return math.expm1(min(700.0, (math.log(estimate.high) - math.log(estimate.low)) / 2))
 
@@ -73,6 +76,8 @@ def paired(evidence: Evidence, objective: Objective, candidate: str, other: str,
     if not all(looks):
         return Undefined("no look yet")
     blocks = evidence.blocks_of(candidate)[: min(reached[-1] for reached in looks)]
+    if any(evidence.sides(name, objective.load, objective.measure.value, blocks=blocks) for name in (candidate, other)):
+        return Undefined("each lies between two rates")  # whose middle is not sharp enough to tell two candidates apart
     sides = [evidence.ys(name, objective.load, objective.measure.value, blocks=blocks) for name in (candidate, other)]
     if isinstance(sides[0], Undefined) or isinstance(sides[1], Undefined):
         return Undefined("not measured in the same blocks")

@@ -50,6 +50,13 @@ class Evidence:
     def _tables(self) -> dict[Cell, dict[int, float]]:
         return {(c.candidate, c.load, c.measure, c.class_name): dict(c.by_block) for c in self.analysis.contrasts}
 
+    @cached_property
+    def _bounds(self) -> dict[Cell, dict[int, tuple[float | None, float | None]]]:
+        return {
+            (c.candidate, c.load, c.measure, c.class_name): {block: (low, high) for block, low, high in c.bounds}
+            for c in self.analysis.contrasts
+        }
+
     def ys(
         self, candidate: str, load: str, measure: str, *, blocks: Sequence[int], class_name: str | None = None
     ) -> tuple[float, ...] | Undefined:
@@ -59,6 +66,14 @@ class Evidence:
         if len(known) < len(blocks) or not known:
             return Undefined(f"measured in {len(known)} of {len(blocks)} blocks", len(known))
         return known
+
+    def sides(
+        self, candidate: str, load: str, measure: str, *, blocks: Sequence[int]
+    ) -> tuple[tuple[float | None, float | None], ...] | None:
+        """What y_b of `blocks` are not below and not above; None where one of them has no such bounds."""
+        bounded = self._bounds.get((candidate, load, measure, None), {})
+        known = tuple(bounded[block] for block in blocks if block in bounded)
+        return known if known and len(known) == len(blocks) else None
 
     def failures(self, arm: str, load: str, *, blocks: Sequence[int]) -> tuple[int, int]:
         """(failed, sent) over `blocks`."""

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 
 from scipy import special
 
-from specdyno.statistics.contrasts import ratio_interval
+from specdyno.statistics.contrasts import bounded_interval, ratio_interval
 from specdyno.statistics.intervals import (
+    AT_LEAST,
+    AT_MOST,
     SPREAD_FLOOR,
     Estimate,
     Interval,
@@ -57,6 +59,30 @@ def check_ratio(name: str, measure: str, ys: Sequence[float] | Undefined, *, thr
     if isinstance(ys, Undefined):
         return Checked(gate, 1.0)
     return Checked(gate, _p_below(ys, math.log(threshold)), tuple(ys))
+
+
+def check_bounds(  # noqa: PLR0913 - a gate, and what is known of its y_b
+    name: str,
+    measure: str,
+    sides: Sequence[tuple[float | None, float | None]],
+    ys: Sequence[float] | Undefined,
+    *,
+    threshold: float,
+    alpha: float,
+) -> Checked:
+    """As `check_ratio`, from what y_b lie between: met and missed each need their own side.
+
+    `ys` are the estimates between them, where every block has one. It carries no y_b on: what more blocks would show
+    cannot be told from bounds, which more blocks do not narrow.
+    """
+    ratio = bounded_interval(sides, () if isinstance(ys, Undefined) else ys, 1 - alpha)
+    status = GateStatus.UNDECIDED
+    if isinstance(ratio, Interval):
+        if ratio.bound != AT_MOST and ratio.low > threshold:
+            status = GateStatus.MET
+        elif ratio.bound != AT_LEAST and ratio.high < threshold:
+            status = GateStatus.MISSED
+    return Checked(Gate(name, measure, status, ratio, threshold, alpha), 1.0)
 
 
 def check_equivalence(

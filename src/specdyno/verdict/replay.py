@@ -48,14 +48,19 @@ def run_gates(evidence: Evidence, objective: Objective, arm: Arm, *, blocks: Seq
     """The primary gate first, then the guards in force, over these blocks."""
     alpha, load = evidence.level(objective), objective.load
     measure = objective.measure.value
+    threshold = 1 + objective.minimum_gain
     ys = evidence.ys(arm.name, load, measure, blocks=blocks)
-    primary = gates.check_ratio(gates.PRIMARY, measure, ys, threshold=1 + objective.minimum_gain, alpha=alpha)
+    sides = evidence.sides(arm.name, load, measure, blocks=blocks)
+    if sides is not None:
+        primary = gates.check_bounds(gates.PRIMARY, measure, sides, ys, threshold=threshold, alpha=alpha)
+    else:
+        primary = gates.check_ratio(gates.PRIMARY, measure, ys, threshold=threshold, alpha=alpha)
     guards = guards_over(evidence, objective, arm, blocks=blocks, alpha=alpha)
     margin = evidence.plan.guards.failed_requests
     # A search goes beyond what the server carries, in each arm by as much; a failed request meets no level anyway.
     if margin is not None and objective.measure is not MeasureName.LARGEST_RATE:
-        sides = [evidence.failures(name, load, blocks=blocks) for name in (arm.name, BASELINE)]
-        guards.append(gates.check_failures(sides[0], sides[1], margin=margin, alpha=alpha))
+        mine, theirs = (evidence.failures(name, load, blocks=blocks) for name in (arm.name, BASELINE))
+        guards.append(gates.check_failures(mine, theirs, margin=margin, alpha=alpha))
     return (primary, *gates.settle_guards(guards, alpha=alpha))
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from specdyno.records.schema import Finding
 from specdyno.statistics.analysis import Analysis
-from specdyno.statistics.intervals import Estimate, Undefined
+from specdyno.statistics.intervals import Estimate, Interval, Undefined
 
 
 class Decision(StrEnum):
@@ -134,8 +134,9 @@ class Verdict:
 def to_json(verdict: Verdict, analysis: Analysis) -> str:
     """Canonical JSON of a verdict and its analysis: sorted keys, no NaN; the same records give the same bytes.
 
-    An interval is `{"estimate", "low", "high", "level", "method", "count"}`, a number that could not be had is
-    `{"undefined": reason, "count": n}`, and a float that is not finite is null.
+    An interval is `{"estimate", "low", "high", "level", "method", "count"}`, with `"bound": "at least"` or `"at most"`
+    where only that side is known; a number that could not be had is `{"undefined": reason, "count": n}`, and a float
+    that is not finite is null.
     """
     tree = {"verdict": _plain(verdict), "analysis": _plain(analysis)}
     return json.dumps(tree, sort_keys=True, allow_nan=False, ensure_ascii=False, indent=2) + "\n"
@@ -147,6 +148,8 @@ def _plain(value: Any) -> Any:
         plain = {"undefined": value.reason, "count": value.count}
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         plain = {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        if isinstance(value, Interval) and not value.bound:
+            del plain["bound"]
     elif isinstance(value, dict):
         plain = {str(key): _plain(item) for key, item in value.items()}
     elif isinstance(value, list | tuple):

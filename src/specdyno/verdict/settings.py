@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from specdyno.plan.schema import Plan
-from specdyno.statistics.analysis import Analysis
+from specdyno.statistics.analysis import Analysis, Ladder
 from specdyno.verdict.schema import CandidateVerdict, Decision, Gate, ObjectiveVerdict, Verdict
 
 
@@ -32,9 +32,15 @@ def recommendations(verdict: Verdict, analysis: Analysis, plan: Plan) -> tuple[R
     return tuple(replace(one, up_to=_limit(one, analysis)) for one in found)
 
 
+def ladders_of(arm: str, classes: tuple[str, ...] | None, analysis: Analysis) -> tuple[Ladder, ...]:
+    """The ladders that say how far a recommendation reaches: of the whole traffic, or of each class of a scope."""
+    names: tuple[str | None, ...] = (None,) if classes is None else classes
+    return tuple(ladder for ladder in analysis.ladders if ladder.candidate == arm and ladder.class_name in names)
+
+
 def _limit(one: Recommendation, analysis: Analysis) -> int | None:
     """Where a ladder of the plan shows that the recommended arm pays below some rung and not at all of them."""
-    shown = [ladder for ladder in analysis.ladders if ladder.candidate == one.arm and ladder.class_name is None]
+    shown = ladders_of(one.arm, one.classes if one.others else None, analysis) if one.arm is not None else ()
     limits = [
         ladder.pays_up_to
         for ladder in shown

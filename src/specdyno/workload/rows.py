@@ -7,7 +7,7 @@ later ones answer a text that this target never wrote.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,29 @@ class Asked:
     content: Mapping[str, Any] = field(
         default_factory=dict
     )  # of: messages, prompt, tools, tool_choice, response_format
+
+
+def by_reason(skipped: Iterable[tuple[int, str]]) -> tuple[tuple[str, tuple[int, ...]], ...]:
+    """Rows that cannot be used, as (line, reason), by reason in order of first use: (reason, its lines).
+
+    >>> by_reason([(3, "is empty"), (4, "is no JSON"), (9, "is empty")])
+    (('is empty', (3, 9)), ('is no JSON', (4,)))
+    """
+    found: dict[str, list[int]] = {}
+    for line, reason in skipped:
+        found.setdefault(reason, []).append(line)
+    return tuple((reason, tuple(lines)) for reason, lines in found.items())
+
+
+def named_lines(lines: Sequence[int], most: int) -> str:
+    """At most so many line numbers in words.
+
+    >>> named_lines([7], 3), named_lines([1, 2, 5, 9], 3)
+    ('line 7', 'lines 1, 2, 5 and 1 more')
+    """
+    shown = ", ".join(f"{line:,}" for line in lines[:most])
+    more = f" and {len(lines) - most:,} more" if len(lines) > most else ""
+    return f"line{'' if len(lines) == 1 else 's'} {shown}{more}"
 
 
 def asked(row: object) -> Asked:
@@ -75,7 +98,17 @@ def _messages(value: object) -> list[dict[str, Any]]:
         messages.pop()
     if not any(message["role"] == "user" for message in messages):
         raise UnusableRow("`messages` hold no message of a user")
+    _refuse_results_without_calls(messages)
     return messages
+
+
+def _refuse_results_without_calls(messages: Sequence[Mapping[str, Any]]) -> None:
+    called: set[object] = set()
+    for index, message in enumerate(messages):
+        calls = message.get("tool_calls")
+        called.update(call.get("id") for call in calls or () if isinstance(calls, list) and isinstance(call, dict))
+        if message["role"] == "tool" and message.get("tool_call_id") not in called:
+            raise UnusableRow(f"`messages[{index}]` is the result of a tool without its call")
 
 
 def _message(item: object, index: int) -> dict[str, Any]:

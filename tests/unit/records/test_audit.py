@@ -163,6 +163,22 @@ def test_failed_requests_may_have_cost_tokens_without_being_foreign():
     assert FindingCode.FOREIGN_TRAFFIC not in found
 
 
+def test_failed_requests_are_told_by_class_outcome_and_what_the_engine_said():
+    records = make_study(blocks=1)
+    requests, (window, *_) = records.requests, [w for w in records.windows if w.kind is WindowKind.MIXED]
+    rows = np.flatnonzero(requests.window_id == window.id)
+    chosen = rows[requests.class_code[rows] == requests.class_code[rows[0]]][:2]
+    outcomes, told = requests.outcome_code.copy(), np.full(len(requests), -1)
+    outcomes[chosen], told[chosen] = list(Outcome).index(Outcome.HTTP_ERROR), 0
+    said = 'HTTP 400: {"error": {"message": "roles must alternate\nuser and assistant", "code": 400}}'
+    broken = replace(records, requests=replace(requests, outcome_code=outcomes, errors=(said,), error_code=told))
+    found = [f.detail for f in audit(broken) if f.code is FindingCode.REQUESTS_FAILED]
+    name = requests.class_names[requests.class_code[rows[0]]]
+    assert found == [
+        f"2 of {len(rows)} failed (class {name}: 2 http error, HTTP 400: roles must alternate user and assistant)"
+    ]
+
+
 def test_tokens_that_the_server_never_counted_break_an_identity():
     less = with_counter(Family.GENERATION_TOKENS.value, lambda value, place: value - 200 * place if value else value)
     assert (FindingCode.IDENTITY_BROKEN, Severity.DOUBT) in codes(less)

@@ -11,7 +11,8 @@ from tests.unit.report.hand_made_study import hostile, study
 
 from specdyno.errors import PlanError, RecordError
 from specdyno.report import atomic, export, files, rows, serve
-from specdyno.statistics.intervals import Undefined
+from specdyno.statistics.analysis import PhaseSummary
+from specdyno.statistics.intervals import AT_LEAST, Interval, Undefined
 from specdyno.verdict.decide import judge
 
 
@@ -150,3 +151,24 @@ def test_no_file_names_this_machine(judged, tmp_path):
 def test_stamps_of_minus_one_and_nan_are_empty():
     assert rows._integers(np.array([-1, 0, 5])) == [None, 0, 5]
     assert rows._floats(np.array([np.nan, np.inf, 0.5])) == [None, None, 0.5]
+
+
+def test_phases_of_sessions_carry_their_interval_or_the_reason(tmp_path):
+    length, rate = Interval(2.5, 2.25, 2.75, 0.95, "t", 4), Interval(0.5, 0.4, 0.6, 0.95, "t", 4)
+    nothing = Undefined("nothing was drafted")
+    found = (
+        PhaseSummary("c", "agents", "plan", None, 10, 9, 200.0, 0.5, 0.02, 1.5, None, length, rate, (rate,), 80.0, 4),
+        PhaseSummary("baseline", "agents", None, 2, 10, 10, None, 0.5, 0.02, 1.5, 0.25, nothing, nothing, (), None, 4),
+    )
+    rest = replace(study()[1], phases=found)
+    drafted, plain = read(export.write_csv(tmp_path / "phases.csv", rows.phases(rest)))
+    assert (drafted["phase"], drafted["turn"], drafted["completed"]) == ("plan", "", "9")
+    assert [drafted[f"mean_accepted_length{end}"] for end in ("", "_low", "_high")] == ["2.5", "2.25", "2.75"]
+    assert (drafted["acceptance_rate_high"], drafted["method"], drafted["cached_share"]) == ("0.6", "t", "")
+    assert (plain["turn"], plain["mean_accepted_length"], plain["reason"]) == ("2", "", "nothing was drafted")
+
+
+def test_a_contrast_of_which_one_side_is_known_has_that_side_alone(tmp_path):
+    one = replace(study()[1].contrasts[0], ratio=Interval(1.3, 1.1, 1.5, 0.95, "t", 4, AT_LEAST))
+    (found,) = read(export.write_csv(tmp_path / "contrasts.csv", rows.contrasts(replace(study()[1], contrasts=(one,)))))
+    assert (found["ratio"], found["ratio_low"], found["ratio_high"]) == ("", "1.1", "")

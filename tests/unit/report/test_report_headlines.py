@@ -102,10 +102,22 @@ def test_every_reason_gives_a_whole_sentence_even_without_gates(reason, decision
 
 def test_the_summary_says_that_objectives_disagree_or_agree():
     assert headlines.summary(verdict()) == (
-        "The objectives disagree: promote for interactive; hold for background pool."
+        "The objectives disagree: promote eagle3-k3 for interactive; hold for background pool."
     )
     agreed = replace(verdict(), objectives=tuple(replace(o, decision=Decision.REJECT) for o in verdict().objectives))
     assert headlines.summary(agreed) == "Reject for interactive and background pool."
+
+
+def test_two_promotes_of_different_arms_disagree():
+    first, second = verdict().objectives
+    apart = replace(second, decision=Decision.PROMOTE, recommended="eagle3-k1")
+    assert headlines.summary(replace(verdict(), objectives=(first, apart))) == (
+        "The objectives disagree: promote eagle3-k3 for interactive; promote eagle3-k1 for background pool."
+    )
+    alike = replace(apart, recommended="eagle3-k3")
+    assert headlines.summary(replace(verdict(), objectives=(first, alike))) == (
+        "Promote eagle3-k3 for interactive and background pool."
+    )
 
 
 def test_the_recommendation_names_the_larger_estimate_it_passed_over():

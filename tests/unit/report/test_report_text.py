@@ -15,7 +15,7 @@ def printed(parts, width=100):
 
 def test_the_terminal_leads_with_the_verdict_and_ends_with_the_page():
     said = printed(study())
-    assert said.startswith("The objectives disagree: promote for interactive; hold for background pool.")
+    assert said.startswith("The objectives disagree: promote eagle3-k3 for interactive; hold for background pool.")
     assert "Promote eagle3-k3 for interactive (speed only: answers were not checked): +21.3 %" in " ".join(said.split())
     assert said.rstrip().endswith("agent-pool/report.html")
 

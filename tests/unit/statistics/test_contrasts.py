@@ -6,8 +6,16 @@ from tests.simulation.generator import DEFAULT_PLAN, make_study
 from specdyno.plan.schema import A_A
 from specdyno.records.schema import FindingCode
 from specdyno.statistics.analyse import analyse
-from specdyno.statistics.contrasts import a_a_finding, contrast, log_ratios, ratio_interval
-from specdyno.statistics.intervals import Undefined
+from specdyno.statistics.analysis import Level
+from specdyno.statistics.contrasts import (
+    a_a_finding,
+    bounded_interval,
+    bounds_of_log_ratios,
+    contrast,
+    log_ratios,
+    ratio_interval,
+)
+from specdyno.statistics.intervals import AT_LEAST, AT_MOST, Undefined
 from specdyno.statistics.measures import MEASURES
 
 
@@ -82,3 +90,45 @@ def test_the_limit_of_the_a_a_check_by_hand():
     assert a_a_finding(made([limit * 0.99] * 4, A_A), others) is None
     assert a_a_finding(made([limit * 1.01] * 4, A_A), others) is not None
     assert a_a_finding(made([0.5], A_A), []) is None
+
+
+# ---- values of which only a side is known ----------------------------------------------------------------------------
+
+
+def rates(arm, bounds):
+    """The largest rates of a search: (block, carried, not carried); None where it found no such rate."""
+    return Level(arm, "most", None, "largest_rate", Undefined("x"), (), tuple(bounds))
+
+
+def test_what_is_known_of_y_adds_up_the_doubt_of_both_arms():
+    baseline = rates("baseline", [(0, 2, 4), (1, 2, 4), (2, 8, None), (3, None, 1), (4, 8, None)])
+    candidate = rates("c", [(0, 4, 8), (1, 8, None), (2, 2, 4), (3, 2, 4), (4, 8, None), (5, 8, None)])
+    two = math.log(2)
+    assert bounds_of_log_ratios(candidate, baseline) == (
+        (0, pytest.approx(0), pytest.approx(2 * two)),  # each between two rates: from 4 / 4 to 8 / 2
+        (1, pytest.approx(two), None),  # the candidate carried all, the baseline not 4: at least twice
+        (2, None, pytest.approx(-two)),  # the baseline carried all, the candidate not 4: at most half
+        (3, pytest.approx(two), None),  # the baseline carried none
+        (4, None, None),  # both carried all: nothing is known
+    )
+
+
+def test_a_limit_from_bounds_is_that_of_the_bounds_and_an_unknown_side_stays_open():
+    ys = [math.log(r) for r in (1.2, 1.25, 1.3, 1.22)]
+    lows, highs = [y - 0.02 for y in ys], [y + 0.03 for y in ys]
+    both = bounded_interval(list(zip(lows, highs, strict=True)), ys, 0.95)
+    assert (both.low, both.high) == (ratio_interval(lows, 0.95).low, ratio_interval(highs, 0.95).high)
+    assert (both.estimate, both.count, both.bound) == (pytest.approx(ratio_interval(ys, 0.95).estimate), 4, "")
+    least = bounded_interval([(lows[0], None), *zip(lows[1:], highs[1:], strict=True)], ys[1:], 0.95)
+    assert (least.low, least.bound, least.count) == (both.low, AT_LEAST, 4)
+    most = bounded_interval([*zip(lows[1:], highs[1:], strict=True), (None, highs[0])], ys[1:], 0.95)
+    assert (most.high, most.bound) == (pytest.approx(both.high), AT_MOST)
+
+
+@pytest.mark.parametrize(
+    ("last", "says"), [((None, None), "say nothing in 1 of 4 blocks"), ((None, 0.2), "point both ways of 4 blocks")]
+)
+def test_blocks_that_bound_no_side_or_both_leave_nothing(last, says):
+    found = bounded_interval([(0.1, 0.1), (0.2, None), (0.3, 0.3), last], [], 0.95)
+    assert isinstance(found, Undefined)
+    assert says in found.reason

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from specdyno.plan.schema import Load
@@ -102,6 +102,7 @@ def test_the_interval_holds_the_root_in_at_least_nine_of_ten_studies():
     assert held >= 270, held
 
 
+@example([0.25, -0.5, 0.0, -0.5, 0.0], 0.004)  # decided where it falls, undecided beyond
 @given(st.lists(st.floats(-0.5, 0.5), min_size=5, max_size=5), st.floats(0.001, 0.1))
 def test_low_estimate_high_stand_in_order(means, noise):
     chance = np.random.RandomState(3)

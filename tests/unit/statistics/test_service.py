@@ -9,11 +9,12 @@ import pytest
 from tests.unit.statistics.test_measures import BOOT, Bare, S, requests_of
 
 from specdyno.plan.schema import Load, ServiceLevel
-from specdyno.records.schema import Arrival, ArrivalKind, Outcome, WindowKind, WindowRecord
+from specdyno.records.schema import Arrival, ArrivalKind, FindingCode, Outcome, Severity, WindowKind, WindowRecord
+from specdyno.statistics.arrivals import open_windows
 from specdyno.statistics.intervals import Undefined
 from specdyno.statistics.measures import MEASURES
 from specdyno.statistics.phases import LATE, summarise_phases
-from specdyno.statistics.service import Carried, attainment, largest_rate
+from specdyno.statistics.service import Beyond, Carried, attainment, edge_finding, largest_rate
 from specdyno.statistics.windows import view_windows
 
 DONE, LATE_ANSWER = Outcome.FINISHED, Outcome.TIMED_OUT
@@ -89,18 +90,44 @@ def test_the_rate_lies_between_what_held_and_what_did_not_by_its_attainment():
     assert found.rate == pytest.approx(2.0 * 2**0.5)
 
 
-def test_a_search_that_found_no_edge_gives_no_rate():
-    for shares, says in ((1.0, "raise the upper rate"), (0.5, "lower the lower rate")):
-        found = largest_rate([probe(1.0, shares), probe(2.0, shares)], LOAD)
-        assert isinstance(found, Undefined)
-        assert says in found.reason
+def test_a_search_that_found_no_edge_gives_a_bound_and_no_rate():
+    assert largest_rate([probe(1.0, 1.0), probe(2.0, 1.0)], LOAD) == Beyond(above=2.0)
+    assert largest_rate([probe(1.0, 0.5), probe(2.0, 0.5)], LOAD) == Beyond(below=1.0)
     assert isinstance(largest_rate([], LOAD), Undefined)
+
+
+def test_a_search_without_an_edge_is_told_with_the_rates_that_would_hold_it():
+    edges = {0: Beyond(above=4.0), 1: Carried(2.0, 1.0, 4.0), 2: Beyond(above=3.5), 3: Beyond(below=0.25)}
+    found = edge_finding("baseline", LOAD, edges)
+    assert found is not None
+    assert (found.code, found.severity, found.arm, found.load) == (
+        FindingCode.EDGE_NOT_FOUND, Severity.DOUBT, "baseline", "x",
+    )  # fmt: skip
+    assert found.detail == (
+        "every rate up to 4/s met the service level in blocks 1, 3; no rate down to 0.25/s met the service level in "
+        "block 4: search `rates: [0.0625, 8]`"
+    )
+    assert edge_finding("baseline", LOAD, {0: Carried(2.0, 1.0, 4.0), 1: Undefined("no window")}) is None
 
 
 def test_a_rate_above_one_that_failed_does_not_count():
     found = largest_rate([probe(0.5, 1.0), probe(1.0, 0.5), probe(2.0, 1.0)], LOAD)
     assert isinstance(found, Carried)
     assert (found.low, found.high) == (0.5, 1.0)
+
+
+def test_a_step_of_a_search_is_told_with_its_rates_and_what_came_of_it():
+    found = open_windows([probe(4.0, 0.85), probe(2.0, 0.95)], arm="a", load=LOAD)
+    assert [(one.planned_per_s, one.attained, one.carried, one.search) for one in found] == [
+        (4.0, 0.85, False, True),
+        (2.0, 0.95, True, True),
+    ]
+    first = found[0]
+    assert (first.offered_per_s, first.sent_per_s) == (pytest.approx(4.0), pytest.approx(4.0))
+    assert first.achieved_per_s is not None
+    assert 0 < first.achieved_per_s < 4.0
+    assert first.late_p95_s == 0.0
+    assert open_windows([view(None)], arm="a", load=LOAD) == ()
 
 
 # ---- sessions --------------------------------------------------------------------------------------------------------
@@ -130,16 +157,61 @@ def test_without_sessions_there_are_no_sessions_per_hour():
 
 def test_phases_and_turns_are_summed_apart():
     one = session_view(ROWS[:3], [0, 0, 1], [0, 1, 0], [0, 1, 0])
-    found = {(s.phase, s.turn): s for s in summarise_phases([one], arm="a", load="x")}
+    found = {(s.phase, s.turn): s for s in summarise_phases([one], arm="a", load="x", k=None, seed=1)}
     assert set(found) == {("plan", None), ("code", None), (None, 0), (None, 1)}
     assert found["plan", None].requests == 2
     assert found["plan", None].ttft_s == pytest.approx((0.5 + 3) / 2)
     assert found["code", None].tpot_s == pytest.approx(0.2)
     assert found["code", None].cached_share is None
-    assert found["code", None].mean_accepted_length is None
+    assert isinstance(found["code", None].mean_accepted_length, Undefined)
 
 
 def test_late_turns_are_taken_together():
     one = session_view(ROWS[:3], [0, 0, 0], [LATE - 1, LATE, LATE + 3], [0, 0, 0])
-    turns = {s.turn: s.requests for s in summarise_phases([one], arm="a", load="x") if s.phase is None}
+    turns = {s.turn: s.requests for s in summarise_phases([one], arm="a", load="x", k=1, seed=1) if s.phase is None}
     assert turns == {LATE - 1: 1, LATE: 2}
+
+
+def drafted_views(accepted: list[list[float]], *, sessions: list[int] | None = None):
+    """One list per boot, in it one turn of phase "plan" per entry, each with 10 drafted steps at K = 1."""
+    told = np.concatenate([np.array(turns) for turns in accepted])
+    count = len(told)
+    rows = [(0, DONE, n, n + 0.5, n + 0.9, n + 0.9, 0.1, 11 + told[n]) for n in range(count)]
+    whole = session_view(rows, sessions or list(range(count)), [0] * count, [0] * count)
+    requests = replace(
+        whole.requests, spec_steps=np.full(count, 10.0), spec_drafted=np.full(count, 10.0), spec_accepted=told,
+        spec_reached=told[:, None], spec_at_risk=np.full((count, 1), 10.0), spec_source=("x detailed",),
+    )  # fmt: skip
+    boots = np.repeat(np.arange(len(accepted)), [len(turns) for turns in accepted])
+    whole = replace(whole, requests=requests)
+    return [replace(whole.where(boots == n), boot=replace(BOOT, id=n, block=n)) for n in range(len(accepted))]
+
+
+def plan_phase(views):
+    (found, *_) = summarise_phases(views, arm="a", load="x", k=1, seed=1)
+    assert (found.phase, found.boots) == ("plan", len(views))
+    return found
+
+
+def test_acceptance_of_a_phase_has_an_interval_over_boots():
+    found = plan_phase(drafted_views([[4.0 + n, 6.0] for n in range(4)]))
+    length, rate = found.mean_accepted_length, found.rate
+    assert found.drafted_steps == 80
+    assert length.estimate == pytest.approx(1 + 46 / 80)
+    assert rate.estimate == pytest.approx(46 / 80)
+    assert (length.method, length.count) == ("t over boot-level logits", 4)
+    logits = np.log([(a + 0.5) / (20 - a + 0.5) for a in (10, 11, 12, 13)])
+    half = 3.182446 * np.std(logits, ddof=1) / 2
+    assert rate.low == pytest.approx(1 / (1 + np.exp(half - logits.mean())), rel=1e-5)
+    assert length.low == pytest.approx(1 + rate.low)
+    assert found.joint[0].estimate == rate.estimate
+
+
+def test_within_one_boot_whole_sessions_are_resampled():
+    told = [1.0, 1.0, 1.0, 9.0, 9.0, 9.0]
+    alike = plan_phase(drafted_views([told], sessions=[0, 0, 0, 1, 1, 1])).rate
+    apart = plan_phase(drafted_views([told])).rate
+    assert alike.method == apart.method == "bootstrap over sessions, within one boot"
+    assert (alike.count, apart.count) == (2, 6)
+    assert alike.high - alike.low > apart.high - apart.low
+    assert alike.estimate == apart.estimate == pytest.approx(0.5)

@@ -68,6 +68,37 @@ def test_the_first_crossing_is_frozen():
     assert again.objectives[0].candidates[0].gates == verdict.objectives[0].candidates[0].gates
 
 
+@pytest.mark.parametrize(
+    ("blocks", "decision", "reason"),
+    [
+        ({}, Decision.PROMOTE, Reason.GAIN_SHOWN),
+        (dict.fromkeys(range(4), (0.0, 0.6)), Decision.HOLD, Reason.PRIMARY_UNDECIDED),
+        ({0: (0.30, None)}, Decision.PROMOTE, Reason.GAIN_SHOWN),
+        ({0: (-0.30, None)}, Decision.HOLD, Reason.PRIMARY_UNDECIDED),
+        ({0: (None, 0.30)}, Decision.HOLD, Reason.PRIMARY_UNDECIDED),
+        (dict.fromkeys(range(4), (None, -0.3)), Decision.REJECT, Reason.GAIN_EXCLUDED),
+        ({0: (None, None)}, Decision.HOLD, Reason.NOT_MEASURED),
+    ],
+)
+def test_blocks_of_which_a_side_is_known_decide_on_that_side_alone(blocks, decision, reason):
+    plan = {**ONE, "objectives": [{**ONE["objectives"][0], "scopes": False}]}
+    records = make_study(plan, blocks=4, speedups={"eagle3-k3": 1.35})
+    analysis = judge(records)[0]
+    contrasts = tuple(
+        replace(
+            c,
+            by_block=tuple(pair for pair in c.by_block if pair[0] not in blocks),
+            bounds=tuple((block, *blocks.get(block, (y - 0.01, y + 0.01))) for block, y in c.by_block),
+        )
+        if (c.measure, c.class_name, c.load) == ("jobs_per_s", None, "pool")
+        else c
+        for c in analysis.contrasts
+    )
+    candidate = decide(records, replace(analysis, contrasts=contrasts)).objectives[0].candidates[0]
+    assert (candidate.decision, candidate.reason) == (decision, reason)
+    assert candidate.blocks_needed is None
+
+
 def test_blocks_past_the_last_complete_look_are_not_used():
     five, four = one(1.05, blocks=5), one(1.05, blocks=4)
     assert five.gates == four.gates

@@ -5,7 +5,7 @@ from scipy import stats
 
 from specdyno.statistics.intervals import Undefined
 from specdyno.verdict.decide import blocks_needed
-from specdyno.verdict.gates import check_equivalence, check_failures, check_ratio, settle_guards
+from specdyno.verdict.gates import check_bounds, check_equivalence, check_failures, check_ratio, settle_guards
 from specdyno.verdict.levels import nominal_level
 from specdyno.verdict.schema import GateStatus
 
@@ -121,3 +121,20 @@ def test_the_worked_examples_of_the_documentation(candidate, ratio, status, bloc
     assert tuple(round(part, 3) for part in (shown.estimate, shown.low, shown.high)) == ratio
     assert checked.gate.status is status
     assert blocks_needed([checked]) == blocks
+
+
+@pytest.mark.parametrize(
+    ("sides", "status"),
+    [
+        ([(0.1, None), (0.11, 0.11), (0.12, 0.12), (0.11, 0.11)], GateStatus.MET),
+        ([(-0.1, None), (-0.11, -0.11), (-0.12, -0.12), (-0.11, -0.11)], GateStatus.UNDECIDED),
+        ([(None, -0.1), (-0.11, -0.11), (-0.12, -0.12), (-0.11, -0.11)], GateStatus.MISSED),
+        ([(None, 0.1), (0.11, 0.11), (0.12, 0.12), (0.11, 0.11)], GateStatus.UNDECIDED),
+        ([(0.1, None), (None, 0.11), (0.12, 0.12), (0.11, 0.11)], GateStatus.UNDECIDED),
+        ([(None, None), (0.11, 0.11), (0.12, 0.12), (0.11, 0.11)], GateStatus.UNDECIDED),
+    ],
+)
+def test_bounds_meet_a_gate_from_below_and_miss_it_from_above_only(sides, status):
+    assert (
+        check_bounds("primary", "largest_rate", sides, Undefined("x"), threshold=1.05, alpha=0.05).gate.status is status
+    )

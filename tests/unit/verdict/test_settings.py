@@ -11,6 +11,7 @@ from specdyno.engine.llamacpp import LlamaCppAdapter
 from specdyno.engine.vllm import VllmAdapter
 from specdyno.plan import parse
 from specdyno.plan.schema import Arm, Engine, EngineKind, Method, Role, Target
+from specdyno.report import traffic
 from specdyno.statistics.ladder import ladders
 from specdyno.verdict.schema import CandidateVerdict, Decision, ObjectiveVerdict, Reason, Scope, Verdict
 from specdyno.verdict.settings import recommendations
@@ -59,6 +60,22 @@ def test_a_ladder_that_crosses_limits_the_load_range():
     assert recommendations(verdict(Decision.PROMOTE), crossing, PLAN)[0].up_to == 4
     paying = replace(EMPTY, ladders=ladders([LADDER], contrasts({n: [0.2, 0.21] for n in (1, 2, 4, 8, 16)})))
     assert recommendations(verdict(Decision.PROMOTE), paying, PLAN)[0].up_to is None
+
+
+def test_a_scope_reaches_as_far_as_the_ladders_of_its_classes():
+    by_class = (
+        contrasts(falling(0.1, 5.0))
+        + contrasts(falling(0.1, 2.5), name="code")
+        + contrasts(falling(0.1, 5.0), name="chat")
+    )
+    crossing = replace(EMPTY, ladders=ladders([LADDER], by_class))
+    scope = Scope(("code",), (), undecided=False, cells=())
+    assert recommendations(verdict(Decision.PROMOTE, scope), crossing, PLAN)[0].up_to == 2
+    (said,) = traffic.reach(verdict(Decision.PROMOTE, scope).objectives[0], crossing)
+    assert said == "Over pool, class code: shown to pay up to 2 in flight, above that it is not."
+    (said,) = traffic.reach(verdict(Decision.PROMOTE).objectives[0], crossing)
+    assert said == "Over pool: shown to pay up to 4 in flight, above that it is not."
+    assert traffic.reach(verdict(Decision.HOLD).objectives[0], crossing) == ()
 
 
 def test_vllm_can_switch_by_batch_size_where_the_method_allows_it():

@@ -32,8 +32,8 @@ def only(source: str) -> Surveyed:
     return found
 
 
-def shown(*sources: str) -> str:
-    console = Console(file=io.StringIO(), width=240, color_system=None)
+def shown(*sources: str, width: int = 240) -> str:
+    console = Console(file=io.StringIO(), width=width, color_system=None)
     console.print(workload_screens.inspected([survey(source) for source in sources]))
     return console.file.getvalue()
 
@@ -73,7 +73,8 @@ def test_overlapping_runs_count_each_word_once(runs: list[int], known: set[int],
 def test_what_is_not_known_is_no_number(tmp_path: Path) -> None:
     found = only(prompts(tmp_path, {"prompt": "Once upon a time"}))
     assert (found.share, found.answer, found.from_prompt, found.from_answers) == (None, None, None, None)
-    assert workload_screens.cells(found)[2:5:2] == ("", "")
+    assert workload_screens.traffic(found)[2] == ""
+    assert workload_screens.texts(found)[2:] == ("", "", "")
     assert " 0 %" not in shown(str(tmp_path / "mine.jsonl")).split("Lengths")[0]
 
 
@@ -124,6 +125,27 @@ def test_sessions_are_looked_at_request_by_request(tmp_path: Path) -> None:
     assert (found.requests, found.kept) == (2, 1)
     assert found.from_prompt == 1
     assert found.turns == Lengths(2, 2, 2, 1, "turns")
+
+
+def test_every_row_that_cannot_be_used_is_named_in_screen_and_page_and_the_others_go_on(tmp_path: Path) -> None:
+    source = prompts(
+        tmp_path, {"prompt": "a"}, {"prompt": ""}, {"foo": 1}, {"prompt": "b"}, {"prompt": ""}, {"prompt": "a"}
+    )
+    found = survey(source)
+    assert found.classes[0].requests == 2
+    assert found.skipped == (
+        ("`prompt` is empty", (2, 5)),
+        ("has none of: prompt, messages, turns, conversations, body", (3,)),
+    )
+    text = " ".join(shown(source).split())
+    assert "2 `prompt` is empty lines 2, 5" in text
+    assert "1 exact duplicate, each asked once only" in text
+    assert "lines 2, 5" in workload_page.render([found])
+
+
+@pytest.mark.parametrize("source", [*(f"builtin:{name}" for name in classes.BUILTIN), "builtin:agent"])
+def test_nothing_is_cut_on_a_screen_of_80_columns(source: str) -> None:
+    assert "…" not in shown(source, width=80)
 
 
 @pytest.mark.parametrize("source", ["missing.jsonl", ".", "builtin:nothing"])

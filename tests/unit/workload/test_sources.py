@@ -109,6 +109,10 @@ UNUSABLE = [
     ({"messages": [USER], "tools": [{"name": "f"}]}, "tools[0]"),
     ({"messages": [USER], "response_format": "json"}, "response_format"),
     ({"messages": [USER], "tools": [TOOL], "tool_choice": 3}, "tool_choice"),
+    (
+        {"messages": [USER, {"role": "tool", "tool_call_id": "c1", "content": "3"}, USER]},
+        "`messages[1]` is the result of a tool without its call",
+    ),
     ({"turns": []}, "turns"),
     ({"conversations": [{"from": "gpt", "value": "x"}]}, "no turn of a human"),
     ({"custom_id": "e", "body": {"input": "x"}}, "not measured"),
@@ -128,6 +132,16 @@ def test_bad_rows_are_told_with_their_line_and_the_others_go_on(tmp_path: Path) 
     assert [prompt.prompt for prompt in pool.prompts] == ["a", "b"]
     assert [line for line, _ in pool.skipped] == [1, 4, 5, 7]
     assert all(reason for _, reason in pool.skipped)
+
+
+def test_a_result_after_its_call_is_asked(tmp_path: Path) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    talk = [
+        USER,
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c1", "content": "3"},
+    ]
+    assert load(tmp_path, lines({"messages": talk})).prompts[0].messages == tuple(talk)
 
 
 def test_duplicates_are_dropped_and_counted(tmp_path: Path) -> None:

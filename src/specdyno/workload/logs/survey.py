@@ -24,8 +24,9 @@ from specdyno.workload.logs.classify import CLASSES
 from specdyno.workload.logs.language import language_of
 from specdyno.workload.logs.request import Refused, text_of
 from specdyno.workload.logs.tally import quantiles
+from specdyno.workload.rows import by_reason
 from specdyno.workload.sessions import ClassSessions, load_sessions
-from specdyno.workload.sources import load_class
+from specdyno.workload.sources import ClassPrompts, load_class
 
 RUN = 4
 """Words: shorter runs are found in any two texts."""
@@ -72,7 +73,8 @@ class Survey:
 
     source: str
     classes: tuple[Surveyed, ...]
-    notes: tuple[str, ...] = ()
+    skipped: tuple[tuple[str, tuple[int, ...]], ...] = ()  # reason, and the lines that cannot be used for it
+    duplicates: int = 0
     account: Mapping[str, Any] | None = None
 
 
@@ -88,15 +90,26 @@ def survey(source: str) -> Survey:
     name = source.removeprefix(classes.PREFIX) if source.startswith(classes.PREFIX) else path.name.partition(".")[0]
     if source.startswith(classes.PREFIX):
         if name in classes.SESSIONS:
-            return Survey(source, (_of_sessions(name, load_sessions(source, Path())),))
+            return _surveyed_sessions(name, source)
         rows = _lines(classes.read(name))
     elif source.startswith(packages.PREFIX):
-        return Survey(source, (_of_prompts(source, source, []),))
+        return _surveyed_prompts(source.rpartition(":")[2], source, [])
     else:
         rows = _rows(path)
         if rows and isinstance(rows[0], dict) and isinstance(rows[0].get("turns"), list) and _speaks(rows[0]["turns"]):
-            return Survey(source, (_of_sessions(name, load_sessions(source, Path())),))
-    return Survey(source, (_of_prompts(name, source, rows),))
+            return _surveyed_sessions(name, source)
+    return _surveyed_prompts(name, source, rows)
+
+
+def _surveyed_sessions(name: str, source: str) -> Survey:
+    found = load_sessions(source, Path())
+    return Survey(source, (_of_sessions(name, found),), by_reason(found.skipped), found.duplicates)
+
+
+def _surveyed_prompts(name: str, source: str, rows: Sequence[Any]) -> Survey:
+    shown = re.sub(r"[^A-Za-z0-9 _.-]", "-", name).strip(" _.-")[:40] or "prompts"
+    found = load_class(TrafficClass(name=shown, prompts=source, share=1.0, max_tokens=1), Path())
+    return Survey(source, (_of_prompts(shown, found, rows),), by_reason(found.skipped), found.duplicates)
 
 
 def _speaks(turns: Sequence[Any]) -> bool:
@@ -133,16 +146,15 @@ def _stated(stated: Mapping[str, Any], tokens: str, characters: str) -> Lengths 
     return None
 
 
-def _of_prompts(name: str, source: str, rows: Sequence[Any]) -> Surveyed:
-    shown = re.sub(r"[^A-Za-z0-9 _.-]", "-", name).strip(" _.-")[:40] or "prompts"
-    found = load_class(TrafficClass(name=shown, prompts=source, share=1.0, max_tokens=1), Path()).prompts
+def _of_prompts(name: str, pool: ClassPrompts, rows: Sequence[Any]) -> Surveyed:
+    found = pool.prompts
     asked: list[Mapping[str, Any]] = [
         {"messages": list(one.messages)} if one.messages is not None else {"prompt": one.prompt} for one in found
     ]
     kept = [row for row in rows if isinstance(row, dict)]
     from_prompt, from_answers, answers = _predicted(kept)
     return Surveyed(
-        shown, len(found), len(found), None,
+        name, len(found), len(found), None,
         _lengths([len(_asked_text(row)) for row in asked], "characters"), _answer_lengths(kept),
         _lengths([1 + sum(m.get("role") == "assistant" for m in row.get("messages") or ()) for row in asked], "turns"),
         _languages(_question(row) for row in asked), from_prompt, from_answers, answers,
