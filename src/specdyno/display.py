@@ -96,8 +96,8 @@ class Progress:
     def _left_words(self) -> str:
         if self._left is None:
             return ""
-        left = max(0.0, self._left - (time.monotonic() - self._left_at))
-        return f", about {_clock(left)} left to the next look"
+        left = self._left - (time.monotonic() - self._left_at)
+        return f", about {_clock(left)} left to the next look" if left > 0 else ", later than estimated"
 
     def _rate(self) -> str:
         if len(self._recent) < 2:

@@ -171,3 +171,13 @@ def test_without_a_network_the_pair_is_unknown_and_decides_nothing(tmp_path: Pat
     assert ended.code == 0, ended.text
     assert "checkpoint_readable unknown" in ended.text
     assert 'checkpoint_readable: not known: "org/draft" cannot be read' in ended.text
+
+
+def test_classes_with_tools_that_the_engine_would_refuse_end_before_the_first_boot(tmp_path: Path) -> None:
+    workload = {
+        "sampling": {"temperature": 0.0},
+        "classes": [{"name": "calls", "prompts": "builtin:tools", "share": 1, "max_tokens": 64}],
+    }
+    ended = refused(written(tmp_path, pair("ngram"), workload=workload))
+    for word in ("engine.args", "calls", "enable-auto-tool-choice", "accept: [tools_accepted]"):
+        assert word in ended.text

@@ -59,6 +59,15 @@ def test_plain_lines_tell_each_step_once(clock):
     ]
 
 
+def test_an_estimate_that_has_run_out_promises_nothing(clock):
+    out = console(terminal=False)
+    progress = Progress(out)
+    progress.time_left(90.0, 4)
+    clock[0] += 91
+    progress.window("pool", WindowKind.MIXED, None, 12)
+    assert out.file.getvalue() == "· measuring pool, 12 requests, later than estimated\n"
+
+
 def test_the_panel_shows_where_the_study_is_and_how_fast(clock):
     out = console(terminal=True)
     progress = Progress(out)

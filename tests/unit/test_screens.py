@@ -73,6 +73,12 @@ def test_check_says_that_few_blocks_cannot_promote(check):
     assert "fewer than four blocks never promote" not in check("[2, 4]")
 
 
+def test_check_promises_no_interval_of_a_single_block(check):
+    assert "one block gives no interval" in check("[1]")
+    assert "at 1 blocks" not in check("[1, 4]")
+    assert "to either side at 4 blocks" in check("[1, 4]")
+
+
 def measured(**identity) -> str:
     records = hand_made_study.records()
     last = replace(records.boots[-1], identity=Identity(engine="vllm", version="0.32.0", **identity))

@@ -72,6 +72,7 @@ class VllmAdapter(Adapter):
         flags = [*model, "--host", HOST, "--port", str(port)]
         if self.target.revision:
             flags += ["--revision", self.target.revision]
+        flags.append("--enable-prompt-tokens-details")  # an answer then tells how much of its prompt was cached
         if arm.method is not None:
             config = json.dumps(speculative_config(arm), separators=(",", ":"))
             flags += ["--speculative-config", config, "--per-request-spec-decode-metrics", "detailed"]

@@ -16,7 +16,7 @@ from specdyno.plan import duration, parse
 from specdyno.plan.paths import with_absolute_paths
 from specdyno.plan.schedule import Block, schedule
 from specdyno.plan.schema import Plan
-from specdyno.preflight import gate, host
+from specdyno.preflight import gate, host, tools
 from specdyno.preflight.checkpoints.read import read as read_checkpoint
 from specdyno.preflight.memory import assess
 from specdyno.preflight.origins import origins
@@ -61,7 +61,7 @@ def check(plan_path: Path) -> Checked:
     """Everything that can be known before the first boot; raises what `run` would raise before it."""
     plan, _ = read_plan(plan_path)
     stock = stock_of(plan, plan_path.absolute().parent)
-    ready = able_to_start(plan, plan_path.absolute().parent, server.adapter(plan.engine, plan.target))
+    ready = able_to_start(stock, plan_path.absolute().parent, server.adapter(plan.engine, plan.target))
     return Checked(
         plan=plan,
         blocks=schedule(plan),
@@ -121,14 +121,16 @@ class Ready:
     origins: dict[str, Any]  # devices, and what identifies each checkpoint
 
 
-def able_to_start(plan: Plan, study: Path, adapter: Adapter) -> Ready:
+def able_to_start(stock: Stock, study: Path, adapter: Adapter) -> Ready:
     """Refuse what cannot be booted here, before anything is: every problem of the plan at once."""
+    plan = stock.plan
     read = functools.cache(lambda source, revision: read_checkpoint(source, revision=revision))
     memory = assess.assess(plan, read=read)
-    checks = (*check_pairs(plan, read=read), *memory.checks)
+    tool_checks = tools.check_tools(plan, stock.with_tools, read=read)
+    checks = (*check_pairs(plan, read=read), *memory.checks, *tool_checks)
     remarks = _all_or_every_problem(
         lambda: host.check(plan, study=study, argv0=next(iter(adapter.command()), None)),
-        lambda: gate.pass_or_refuse(checks, plan.preflight.accept, known=rules.NAMES | assess.NAMES),
+        lambda: gate.pass_or_refuse(checks, plan.preflight.accept, known=rules.NAMES | assess.NAMES | tools.NAMES),
     )
     for arm in plan.arms():
         adapter.flags(arm, 0, boot_seed=0)  # a method that this engine does not have

@@ -35,7 +35,7 @@ def run(
         watcher.note(note)
     adapter = server.adapter(plan.engine, plan.target)
     person.require_terminal(plan.engine)
-    ready = able_to_start(plan, study, adapter)
+    ready = able_to_start(stock, study, adapter)
     for remark in ready.remarks:
         watcher.note(remark)
     header = header_of(plan, text, stock)

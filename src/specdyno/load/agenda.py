@@ -38,6 +38,17 @@ class Stock:
         """Sizes that are known before any boot, by load."""
         return draw.exact_sizes(self.plan, self.times_s)
 
+    @property
+    def with_tools(self) -> frozenset[str]:
+        """Classes of which a request offers tools that the model may call."""
+        prompts = {
+            name
+            for name, pool in self.pools.items()
+            if any(prompt.tools and prompt.tool_choice != "none" for prompt in pool.prompts)
+        }
+        talks = {name for name, pool in self.sessions.items() if any(session.tools for session in pool.sessions)}
+        return frozenset(prompts | talks)
+
     def drawn(self, block: int, sizing: Mapping[str, int]) -> draw.BlockPrompts:
         """PlanError where a class has too little."""
         return draw.draw(self.plan, self.pools, block, sizing, session_pools=self.sessions)

@@ -115,9 +115,14 @@ class Load(Part):
 
     @property
     def in_flight(self) -> int:
-        """Requests that a warm-up of this load keeps in flight: its concurrency, else what its rate suggests."""
+        """Requests that a warm-up of this load keeps in flight: its concurrency, else what its rate suggests.
+
+        An open window can hold no more than it sends, and its warm-up asks no more.
+        """
+        if closed := self.concurrency or self.sessions:
+            return closed
         fastest = self.rates[1] if self.rates is not None else self.rate
-        return self.concurrency or self.sessions or max(1, min(_MOST_WARM, round(fastest or 1)))
+        return max(1, min(_MOST_WARM, self.requests or _MOST_WARM, round(fastest or 1)))
 
     def rungs(self) -> tuple[Load, ...]:
         """The loads that are measured: the load itself, or one closed loop for each rung of a ladder."""

@@ -37,10 +37,10 @@ def _late(seen: Queueing) -> str:
 
 
 def _queue(seen: Queueing) -> str:
-    return (
-        f"{_shown(seen.offered_per_s)} requests/s offered and {_shown(seen.achieved_per_s)} done; "
-        f"the number in flight rose by {_shown(seen.growth)} around a mean of {_shown(seen.in_flight)}"
-    )
+    rates = f"{_shown(seen.offered_per_s)} requests/s offered and {_shown(seen.achieved_per_s)} done"
+    if seen.growth is None:  # requests stayed longer than a quarter of the window: it has no steady part
+        return f"{rates}; each request stayed longer than those before it"
+    return f"{rates}; the number in flight rose by {_shown(seen.growth)} around a mean of {_shown(seen.in_flight)}"
 
 
 def _shown(value: float | None) -> str:

@@ -46,9 +46,11 @@ def scored_span(
 def full_occupancy(sent_ns: Int64s, ended_ns: Int64s, concurrency: int) -> tuple[int, int] | None:
     """The span of one window in which `concurrency` requests were in flight, or None if there was none.
 
-    From the send that first brings the number in flight to `concurrency` until the first end after the last send: from
-    there the list is exhausted and no refill comes. Between an end and the next send of the same loop one request is
-    missing for a moment; that does not end the span. At concurrency 1: from the first send to the last end.
+    From the send that first brings the number in flight to `concurrency` until the first end that no send follows: of N
+    requests, N - `concurrency` are sent because another ended, so it is the end after that many. (Not the first end
+    after the last send: requests of one batch end together, and some of them before that send.) Between an end and the
+    next send of the same loop one request is missing for a moment; that does not end the span. At concurrency 1: from
+    the first send to the last end.
 
     `sent_ns` and `ended_ns` have shape (N,), in any order; an end of -1 is unknown and never comes.
 
@@ -67,10 +69,10 @@ def full_occupancy(sent_ns: Int64s, ended_ns: Int64s, concurrency: int) -> tuple
     # An end at the very stamp of a send is the one that made room for it.
     in_flight = np.arange(1, len(sent) + 1) - np.searchsorted(known, sent, side="right")
     full = np.flatnonzero(in_flight >= concurrency)
-    ends_after = known[known > sent[-1]]
-    if len(full) == 0 or len(ends_after) == 0:
+    refills = len(sent) - concurrency
+    if len(full) == 0 or len(known) <= refills or known[refills] <= sent[full[0]]:
         return None
-    return int(sent[full[0]]), int(ends_after[0])
+    return int(sent[full[0]]), int(known[refills])
 
 
 def in_flight_at_border(sent_ns: Int64s, ended_ns: Int64s, span: tuple[int, int]) -> npt.NDArray[np.bool_]:

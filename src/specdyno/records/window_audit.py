@@ -18,6 +18,7 @@ from specdyno.plan.schema import Arm, Plan, Role
 from specdyno.records.arrival_audit import arrival_doubts
 from specdyno.records.deltas import CounterDelta, difference
 from specdyno.records.schema import (
+    ArrivalKind,
     BootRecord,
     Finding,
     FindingCode,
@@ -125,7 +126,9 @@ def _short(error: str) -> str:
 def _request_findings(window: AuditedWindow, plan: Plan) -> Iterator[Finding]:
     sent, tokens, done = len(window.rows), window.column("tokens"), window.done
     if sent < window.record.planned:
-        detail = f"{sent} of {window.record.planned} planned requests were sent"
+        of_sessions = window.record.arrival is not None and window.record.arrival.kind is ArrivalKind.SESSIONS
+        why = ": a session ends at its first turn that fails" if of_sessions else ""
+        detail = f"{sent} of {window.record.planned} planned requests were sent{why}"
         yield window.finding(FindingCode.WINDOW_SHORTENED, Severity.DOUBT, detail)
     if not done.all():
         yield window.finding(FindingCode.REQUESTS_FAILED, Severity.DOUBT, _failures(window))

@@ -117,8 +117,8 @@ FINDINGS: dict[FindingCode, Advice] = {
         "Use a longer window or a lower concurrency.",
     ),
     FindingCode.WINDOW_SHORTENED: Advice(
-        "A window lasted much less than planned.",
-        "Use more prompts per class or a longer window.",
+        "A window asked for less than planned.",
+        "See which requests failed; where a class was too small, use more prompts or a shorter window.",
     ),
     FindingCode.FORCED_LENGTH: Advice(
         "Answers were forced to a length, so this is not the traffic that will be served.",

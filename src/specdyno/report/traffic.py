@@ -65,7 +65,7 @@ def ladder_panels(analysis: Analysis, marks: dict[str, Mark]) -> list[LadderPane
 def crossovers(analysis: Analysis) -> Table:
     """Above which concurrency speculation stops paying, per candidate and class."""
     rows: list[tuple[object, ...]] = [
-        (one.ladder, one.class_name or MIXED, one.candidate, TRENDS[one.trend], _shown(one.pays_up_to), _crossing(one))
+        (one.ladder, one.class_name or MIXED, one.candidate, _trend(one), _shown(one.pays_up_to), _crossing(one))
         for one in analysis.ladders
     ]
     columns = ("ladder", "class", "candidate", "over the ladder", "shown to pay up to", "stops paying at")
@@ -75,7 +75,7 @@ def crossovers(analysis: Analysis) -> Table:
 def crossing_sentences(analysis: Analysis) -> tuple[str, ...]:
     """One line per candidate for the whole traffic of each ladder, for the terminal."""
     return tuple(
-        f"{sanitise(one.candidate)} over {sanitise(one.ladder)}: {TRENDS[one.trend]}"
+        f"{sanitise(one.candidate)} over {sanitise(one.ladder)}: {_trend(one)}"
         + (f", at {_crossing(one).text} in flight ({_crossing(one).small})" if one.crossover is not None else "")
         for one in analysis.ladders
         if one.class_name is None
@@ -99,6 +99,15 @@ def _range_of(one: Ladder) -> str:
         return "not shown to pay at any number of requests in flight"
     beyond = "above that it is not" if one.pays_up_to < one.rungs[-1].concurrency else "nothing was measured above"
     return f"shown to pay up to {one.pays_up_to} in flight, {beyond}"
+
+
+def _trend(one: Ladder) -> str:
+    """What the means say, and whether the interval of every rung says so too."""
+    ratios = [rung.contrast.ratio for rung in one.rungs]
+    sure = [isinstance(ratio, Interval) and not ratio.low <= 1 <= ratio.high for ratio in ratios]
+    if one.trend in (Trend.PAYS, Trend.LOSES) and not all(sure):
+        return f"{TRENDS[one.trend]} in the mean, not shown at {sure.count(False)} of {len(sure)}"
+    return TRENDS[one.trend]
 
 
 def _shown(rung: int | None) -> object:

@@ -127,25 +127,26 @@ def _time_lines(found: Checked) -> list[str]:
 
 def _gain_lines(found: Checked) -> list[str]:
     gain = found.gain
+    looks = dict.fromkeys([(gain.first_blocks, gain.first), (gain.last_blocks, gain.last)])
+    reached = [f"{spelling.share(half - 1)} to either side at {blocks} blocks" for blocks, half in looks if half]
     lines = [
         f"with a spread of {spelling.share(gain.spread)} over boots (assumed), an interval reaches "
-        f"{_half(gain.first)} to either side at {gain.first_blocks} blocks"
-        + (f" and {_half(gain.last)} at {gain.last_blocks}" if gain.last_blocks != gain.first_blocks else "")
-        + f" (level {spelling.exact_share(1 - gain.level)})"
+        f"{' and '.join(reached)} (level {spelling.exact_share(1 - gain.level)})"
+        if reached
+        else "one block gives no interval: this plan measures and cannot decide"
     ]
-    lines += [
-        f"{name}: a true gain of {spelling.exact_share(math.ceil(likely * 1000) / 1000)} is promoted in 80 % of studies"
-        if likely is not None
-        else f"{name}: with this plan hardly any gain is promoted; use more blocks or fewer candidates"
-        for name, likely in gain.likely
-    ]
+    if reached:
+        lines += [_likely(name, gain) for name, gain in found.gain.likely]
     if found.plan.experiment.looks[-1] < 4:  # the fewest blocks that may promote
         lines.append("fewer than four blocks never promote: this plan ends with hold or reject")
     return lines
 
 
-def _half(ratio: float | None) -> str:
-    return "no width" if ratio is None else spelling.share(ratio - 1)
+def _likely(objective: str, gain: float | None) -> str:
+    if gain is None:
+        return f"{objective}: with this plan hardly any gain is promoted; use more blocks or fewer candidates"
+    shown = spelling.exact_share(math.ceil(gain * 1000) / 1000)
+    return f"{objective}: a true gain of {shown} is promoted in 80 % of studies"
 
 
 def _prompt_rows(found: Checked) -> list[tuple[str, ...]]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from specdyno.plan.schema import Arm, Objective, Plan, Role
+from specdyno.plan.schema import BASELINE, Arm, Objective, Plan, Role
 from specdyno.records.schema import Finding
 from specdyno.statistics.analysis import Analysis
 from specdyno.statistics.intervals import Undefined
@@ -64,7 +64,10 @@ class Evidence:
         table = self._tables.get((candidate, load, measure, class_name), {})
         known = tuple(table[block] for block in blocks if block in table)
         if len(known) < len(blocks) or not known:
-            return Undefined(f"measured in {len(known)} of {len(blocks)} blocks", len(known))
+            reason = f"measured in {len(known)} of {len(blocks)} blocks"
+            if nought := self._at_nought(candidate, (load, measure, class_name), blocks):
+                reason += f"; it was 0 in {nought}, which has no ratio"
+            return Undefined(reason, len(known))
         return known
 
     def sides(
@@ -74,6 +77,15 @@ class Evidence:
         bounded = self._bounds.get((candidate, load, measure, None), {})
         known = tuple(bounded[block] for block in blocks if block in bounded)
         return known if known and len(known) == len(blocks) else None
+
+    def _at_nought(self, candidate: str, cell: tuple[str, str, str | None], blocks: Sequence[int]) -> int:
+        """Blocks in which the candidate or the baseline was measured and is 0: nothing met a service level."""
+        values = [
+            dict(one.by_block)
+            for one in self.analysis.levels
+            if one.arm in (candidate, BASELINE) and (one.load, one.measure, one.class_name) == cell
+        ]
+        return sum(any(table.get(block) == 0 for table in values) for block in blocks)
 
     def failures(self, arm: str, load: str, *, blocks: Sequence[int]) -> tuple[int, int]:
         """(failed, sent) over `blocks`."""

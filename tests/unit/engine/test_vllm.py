@@ -16,8 +16,17 @@ def test_vllms_baseline_has_no_speculation_at_all():
     made = adapter("vllm", args={"max-num-seqs": 8, "enforce_eager": True, "async-scheduling": False}, revision="abc")
     assert argv(made) == [
         *(sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", "org/model"),
-        *("--host", "127.0.0.1", "--port", "8123", "--revision", "abc", "--max-num-seqs", "8", "--enforce-eager"),
+        *("--host", "127.0.0.1", "--port", "8123", "--revision", "abc", "--enable-prompt-tokens-details"),
+        *("--max-num-seqs", "8", "--enforce-eager"),
     ]
+
+
+def test_vllm_tells_cached_prompt_tokens_in_every_arm_unless_the_plan_says_otherwise():
+    asked = "--enable-prompt-tokens-details"
+    assert all(asked in argv(adapter("vllm"), one) for one in (BASELINE, arm("ngram")))
+    assert asked not in adapter("vllm").deployment(arm("ngram"))
+    words = argv(adapter("vllm", args={"no-enable-prompt-tokens-details": True}))
+    assert words.index("--no-enable-prompt-tokens-details") > words.index(asked)  # the later one holds
 
 
 VLLM_CONFIGS = {

@@ -103,3 +103,10 @@ def test_the_service_level_of_a_load_is_its_objectives():
     level = plan("rate: 3", objective=objective).service_level("x")
     assert (level.ttft, level.tpot, level.e2el) == (0.5, 0.05, None)
     assert plan("rate: 3").service_level("x").empty
+
+
+def test_a_warm_up_asks_no_more_than_its_window():
+    assert plan("rate: 200").load("x").in_flight == 64
+    assert plan("rate: 200, requests: 24").load("x").in_flight == 24
+    assert plan("rate: 2, requests: 24").load("x").in_flight == 2
+    assert plan("concurrency: 4, requests: 2").load("x").in_flight == 4

@@ -50,6 +50,12 @@ def test_a_growing_queue_is_doubted_with_its_rates():
     assert detail.startswith("10 requests/s offered and")
 
 
+def test_without_a_steady_part_the_stays_are_told_and_no_unknown_number():
+    ((code, _, detail),) = doubts(requests(5.0 + np.arange(200) * 1.0))
+    assert code == FindingCode.SATURATED
+    assert detail.endswith("done; each request stayed longer than those before it")
+
+
 def test_a_search_goes_beyond_on_purpose():
     assert doubts(GROWING, window(kind=WindowKind.PROBE)) == []
 

@@ -49,8 +49,15 @@ def test_request_without_an_end_stays_in_flight():
     assert span([(0, -1)], 1) is None
 
 
-def test_loop_that_fails_at_its_last_send_has_no_span():
-    assert span([(0, 10), (5, 10), (10, 10)], 2) is None
+def test_loop_that_fails_at_its_last_send_was_full_until_then():
+    assert span([(0, 10), (5, 10), (10, 10)], 2) == (5, 10)
+
+
+def test_requests_that_end_together_end_the_span_together():
+    # One step of a batch ends both; one prompt is left, so one loop has nothing more to send, whichever ended first.
+    assert span([(0, 10), (0, 10), (11, 30)], 2) == (0, 10)
+    assert span([(0, 10), (0, 12), (11, 30)], 2) == (0, 12)
+    assert span([(0, 10), (0, 10), (0, 10), (11, 20), (11, 20), (11, 20), (21, 40)], 3) == (0, 20)
 
 
 def test_no_time_is_no_span():

@@ -35,6 +35,15 @@ def test_a_crossing_is_told_with_its_interval_in_table_and_sentence():
     assert line.startswith("c over pool: pays below, loses above, at 5.0 in flight (")
 
 
+def test_what_only_the_means_say_is_not_said_to_be_shown():
+    sure = with_ladder({rung: [0.2 + place / 1000 for place in range(4)] for rung in (1, 2, 4, 8, 16)})
+    assert traffic.crossovers(sure).rows[0][3].text == "pays at every rung"
+    doubtful = {rung: [0.1, -0.08, 0.1, -0.08] if rung > 4 else [0.2, 0.201, 0.2, 0.201] for rung in (1, 2, 4, 8, 16)}
+    text = "pays at every rung in the mean, not shown at 2 of 5"
+    assert traffic.crossovers(with_ladder(doubtful)).rows[0][3].text == text
+    assert traffic.crossing_sentences(with_ladder(doubtful)) == (f"c over pool: {text}",)
+
+
 def test_a_panel_per_class_draws_every_rung_with_its_whisker():
     panels = traffic.ladder_panels(with_ladder(falling(0.1, 5.0)), MARKS)
     assert [panel.title for panel in panels] == ["all classes, mixed", "code"]

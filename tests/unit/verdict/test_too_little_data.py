@@ -87,3 +87,11 @@ def test_a_99th_percentile_waits_for_a_thousand_requests(measure):
         mixed = [one for one in analysis.levels if (one.measure, one.class_name) == (measure, None)]
         assert all(isinstance(one.value, Interval) == known for one in mixed)
     assert "1000 are needed" in next(o for o in few.levels if o.measure == measure).value.reason
+
+
+def test_a_goodput_of_nought_has_no_ratio_and_is_not_said_to_be_unmeasured():
+    objective = ONE["objectives"][0] | {"measure": "goodput", "service_level": {"ttft": "1ms"}}
+    records = make_study({**ONE, "objectives": [objective]}, blocks=4, speedups=FAST, truth=Truth())
+    primary = next(gate for gate in only_candidate(judge(records)[1]).gates if gate.name == "primary")
+    assert isinstance(primary.ratio, Undefined)
+    assert primary.ratio.reason == "measured in 0 of 4 blocks; it was 0 in 4, which has no ratio"

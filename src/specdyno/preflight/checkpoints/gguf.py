@@ -22,11 +22,12 @@ import numpy as np
 from specdyno.errors import PlanError
 from specdyno.preflight.checkpoints.files import is_pointer, pointer, unreadable, wrong
 from specdyno.preflight.checkpoints.schema import Checkpoint, Format, Tensor, Tokenizer
-from specdyno.preflight.checkpoints.tokenizers import sha256_text
+from specdyno.preflight.checkpoints.tokenizers import sha256_text, speak_of_tools
 
 _SPLIT = re.compile(r"(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf")
 _LONG = 1_024  # entries; longer arrays (vocabulary, merges, scores) stay out of `config`
 _TOKENS = "tokenizer.ggml.tokens"
+_TEMPLATE = "tokenizer.chat_template"  # others are named after it: tokenizer.chat_template.tool_use
 _MALFORMED = (ValueError, LookupError, ArithmeticError, TypeError, RecursionError, struct.error)
 
 
@@ -87,7 +88,8 @@ def read(path: Path, *, source: str, revision: str | None = None) -> Checkpoint:
         )
     if not isinstance(config.get("general.architecture"), str):
         raise wrong(f"{parts[0]} names no general.architecture", "Name a GGUF file that holds a model")
-    template = config.get("tokenizer.chat_template")
+    template = config.get(_TEMPLATE)
+    templates = [text for key, text in config.items() if key.startswith(_TEMPLATE) and isinstance(text, str)]
     tokenizer = _tokenizer(first, config)
     return Checkpoint(
         source=source,
@@ -96,6 +98,7 @@ def read(path: Path, *, source: str, revision: str | None = None) -> Checkpoint:
         tensors=tensors,
         tokenizer=tokenizer,
         chat_template_sha256=sha256_text(template) if isinstance(template, str) else None,
+        shows_tools=speak_of_tools(templates),
         revision=revision,
         gaps=() if tokenizer else (f"{path} holds no tokens: token ids are unknown",),
     )

@@ -39,6 +39,7 @@ def read(files: Files, *, source: str, revision: str | None = None, weights: boo
         tensors=tensors,
         tokenizer=text.tokenizer,
         chat_template_sha256=text.template_sha256,
+        shows_tools=text.shows_tools,
         revision=revision,
         gaps=(*text.gaps, *gaps),
     )

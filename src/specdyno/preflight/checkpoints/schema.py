@@ -52,6 +52,7 @@ class Checkpoint:
     tensors: Mapping[str, Tensor] | None = None
     tokenizer: Tokenizer | None = None
     chat_template_sha256: str | None = None
+    shows_tools: bool | None = None  # whether a chat template of it speaks of tools; None: it has none, or it is unread
     revision: str | None = None  # commit of the hub's snapshot
     gaps: tuple[str, ...] = ()  # what could not be read, and why, one sentence each
 

@@ -23,6 +23,7 @@ class Text:
 
     tokenizer: Tokenizer | None
     template_sha256: str | None
+    shows_tools: bool | None = None
     gaps: tuple[str, ...] = ()
 
 
@@ -30,21 +31,22 @@ def read(files: Files, config: Mapping[str, Any]) -> Text:
     """Tokenizer and template hash. PlanError for a file that is there and broken; `config` is config.json."""
     names = files.names()
     settings = load_object(files, "tokenizer_config.json") if "tokenizer_config.json" in names else {}
-    template = _template(files, names, settings)
-    digest = None if template is None else sha256_text(template)
+    templates = _templates(files, names, settings)
+    digest = sha256_text(templates["default"]) if "default" in templates else None
+    tools = speak_of_tools(templates.values())
     extra = _decoder_ids(settings)
     if "added_tokens.json" in names:
         extra |= _ids(load_object(files, "added_tokens.json"))
     source = next((name for name in ("tokenizer.json", "vocab.json") if name in names), None)
     if source is None:
-        return Text(None, digest, (_gap(files, names),))
+        return Text(None, digest, tools, (_gap(files, names),))
     raw = files.whole(source)
     table = parse_object(raw, f"{files.place}/{source}")
     kind, ids = ("BPE", _ids(table)) if source == "vocab.json" else _fast(table, files.place)
     ids = {**ids, **extra}
     special = load_object(files, "special_tokens_map.json") if "special_tokens_map.json" in names else {}
     bos, eos = (_special(role, (settings, special), config, ids) for role in ("bos", "eos"))
-    return Text(Tokenizer(ids, kind, bos, eos, hashlib.sha256(raw).hexdigest()), digest)
+    return Text(Tokenizer(ids, kind, bos, eos, hashlib.sha256(raw).hexdigest()), digest, tools)
 
 
 def sha256_text(text: str) -> str:
@@ -109,14 +111,24 @@ def _special(
     return next((text for text, other in ids.items() if other == number), None) if type(number) is int else None
 
 
-def _template(files: Files, names: frozenset[str], settings: Mapping[str, Any]) -> str | None:
-    """The default chat template; the file of its own goes before tokenizer_config.json, as in transformers."""
+def speak_of_tools(templates: Iterable[str]) -> bool | None:
+    """Whether any of a model's chat templates names tools or functions; None where there is no template.
+
+    One that names neither cannot show a request's tools: engines then leave them out without a word.
+    """
+    found = [any(word in template.lower() for word in ("tool", "function")) for template in templates]
+    return any(found) if found else None
+
+
+def _templates(files: Files, names: frozenset[str], settings: Mapping[str, Any]) -> dict[str, str]:
+    """Chat templates by name, usually `default` alone; the file of its own goes first, as in transformers."""
     if "chat_template.jinja" in names:
-        return files.whole("chat_template.jinja").decode("utf-8", "surrogateescape")
+        return {"default": files.whole("chat_template.jinja").decode("utf-8", "surrogateescape")}
     stated = settings.get("chat_template")
     if stated is None and "chat_template.json" in names:
         stated = load_object(files, "chat_template.json").get("chat_template")
-    if isinstance(stated, list):
-        named = {entry.get("name"): entry.get("template") for entry in stated if isinstance(entry, dict)}
-        stated = named.get("default")
-    return stated if isinstance(stated, str) else None
+    if isinstance(stated, str):
+        return {"default": stated}
+    listed = stated if isinstance(stated, list) else []
+    entries = [(one.get("name"), one.get("template")) for one in listed if isinstance(one, dict)]
+    return {name: text for name, text in entries if isinstance(name, str) and isinstance(text, str)}
