@@ -161,8 +161,8 @@ FINDINGS: dict[FindingCode, Advice] = {
         "Times then depend on how long the window is. Offer a lower rate, or judge by goodput or the largest rate.",
     ),
     FindingCode.EDGE_NOT_FOUND: Advice(
-        "A search for the largest rate met no edge: every rate that it tried was carried, or none was.",
-        "Such a boot says only that its rate lies beyond the range; a new study with wider rates says where.",
+        "A search for the largest rate met no edge, or windows too short to tell whether the queue grew.",
+        "Such a boot bounds its rate on one side at most; a new study with wider rates or longer windows says more.",
     ),
     FindingCode.HISTORY_SUPPLIED: Advice(
         "Recorded tool calls or answers stand in a session's history where the engine gave none of use.",

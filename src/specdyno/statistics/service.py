@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from specdyno.plan.schema import Load
+from specdyno.records.queueing import Saturation, queueing
 from specdyno.records.schema import Finding, FindingCode, Severity
 from specdyno.records.service import attained, met_level, rate_carried
 from specdyno.records.timings import Timings
@@ -40,7 +41,7 @@ class Carried:
     """The largest rate of one boot, between the largest that met the level and the smallest that did not."""
 
     rate: float  # requests/s, interpolated on log rate by attainment
-    low: float  # met
+    low: float | None  # met, with a queue that is known not to have grown; None: at no rate is that known
     high: float  # not met
 
 
@@ -48,7 +49,7 @@ class Carried:
 class Beyond:
     """No edge among the rates of one boot's search: the largest rate is not below `above`, or not above `below`."""
 
-    above: float | None = None  # requests/s: every rate was carried, this the highest
+    above: float | None = None  # requests/s: every rate was carried, this the highest whose queue is known
     below: float | None = None  # requests/s: no rate was carried, this the lowest
 
 
@@ -59,42 +60,56 @@ def largest_rate(probes: Sequence[WindowView], load: Load) -> Carried | Beyond |
     flatter whichever arm reaches it, or the other. Undefined without a window.
     """
     points = sorted(point for view in probes if (point := _tried(view, load)) is not None)
-    missed = [(rate, share) for rate, carried, share in points if not carried]
-    held = [(rate, share) for rate, carried, share in points if carried]
     if not points:
         return Undefined("no window of the search was measured")
-    if not missed:
-        return Beyond(above=points[-1][0])
-    below = [(rate, share) for rate, share in held if rate < missed[0][0]]
-    if not below:
-        return Beyond(below=missed[0][0])
-    (low, high_share), (high, low_share) = below[-1], missed[0]
+    edge, low_share = next(((rate, share) for rate, carried, share, _ in points if not carried), (math.inf, 0.0))
+    held = [(rate, share) for rate, _, share, _ in points if rate < edge]
+    sure = max((rate for rate, _, _, known in points if known and rate < edge), default=None)
+    if math.isinf(edge):
+        return Beyond(above=sure)
+    if not held:
+        return Beyond(below=edge)
+    low, high_share = held[-1]
     # A rate whose queue grew may still have met the level in most requests: then nothing tells where between.
     part = (high_share - load.attainment) / (high_share - low_share) if low_share < load.attainment else 0.5
-    return Carried(math.exp(math.log(low) + part * (math.log(high) - math.log(low))), low, high)
+    return Carried(math.exp(math.log(low) + part * (math.log(edge) - math.log(low))), sure, edge)
 
 
-def _tried(view: WindowView, load: Load) -> tuple[float, bool, float] | None:
-    """The rate of one window, whether it was carried, and the share that met the level; None where not measured."""
+def _tried(view: WindowView, load: Load) -> tuple[float, bool, float, bool] | None:
+    """Of one window: its rate, whether it was carried, the share that met the level, whether its queue is known.
+
+    None where not measured. Few requests, or long stays in a short window, do not tell whether a queue grew.
+    """
     rate = view.record.arrival.rate if view.record.arrival is not None else None
     share = attainment(view)
     if rate is None or share is None or view.level is None:
         return None
-    carried = rate_carried(Timings.of_columns(view.requests, view.rows), view.level, load.attainment)
-    return None if carried is None else (rate, carried, share)
+    timings = Timings.of_columns(view.requests, view.rows)
+    carried = rate_carried(timings, view.level, load.attainment)
+    known = queueing(timings).saturated is not Saturation.UNKNOWN
+    return None if carried is None else (rate, carried, share, known)
 
 
 def edge_finding(arm: str, load: Load, edges: Mapping[int, Carried | Beyond | Undefined]) -> Finding | None:
     """Says in which blocks an arm's search found no edge, and between which rates a new study would; None: in none."""
     above = {block: one.above for block, one in edges.items() if isinstance(one, Beyond) and one.above is not None}
     below = {block: one.below for block, one in edges.items() if isinstance(one, Beyond) and one.below is not None}
-    if load.rates is None or not (above or below):
+    blind = {
+        block: one for block, one in edges.items() if one == Beyond() or (isinstance(one, Carried) and one.low is None)
+    }
+    if load.rates is None or not (above or below or blind):
         return None
     told = [f"every rate up to {max(above.values()):g}/s met the service level {_in(above)}"] if above else []
     told += [f"no rate down to {min(below.values()):g}/s met the service level {_in(below)}"] if below else []
     low, high = load.rates
     wider = (low / 4 if below else low, high * 2 if above else high)
-    detail = f"{'; '.join(told)}: search `rates: [{wider[0]:g}, {wider[1]:g}]`"
+    if told:
+        told = [f"{'; '.join(told)}: search `rates: [{wider[0]:g}, {wider[1]:g}]`"]
+    if blind:
+        told.append(
+            f"whether the queue grew at the rates that were carried is not known {_in(blind)}: use longer windows"
+        )
+    detail = "; ".join(told)
     return Finding(FindingCode.EDGE_NOT_FOUND, Severity.DOUBT, f"{arm}, {load.name}", detail, arm, load.name)
 
 

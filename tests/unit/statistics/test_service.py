@@ -110,6 +110,20 @@ def test_a_search_without_an_edge_is_told_with_the_rates_that_would_hold_it():
     assert edge_finding("baseline", LOAD, {0: Carried(2.0, 1.0, 4.0), 1: Undefined("no window")}) is None
 
 
+def test_a_rate_whose_queue_nobody_saw_bounds_nothing_from_below():
+    few = {"count": 12}
+    found = largest_rate([probe(1.0, 1.0, **few), probe(4.0, 0.5)], LOAD)
+    assert isinstance(found, Carried)
+    assert (found.low, found.high) == (None, 4.0)
+    assert largest_rate([probe(1.0, 1.0, **few)], LOAD) == Beyond()
+    assert largest_rate([probe(0.5, 1.0), probe(1.0, 1.0, **few)], LOAD) == Beyond(above=0.5)
+    told = edge_finding("a", LOAD, {0: found, 2: Beyond()})
+    assert told is not None
+    assert told.detail == (
+        "whether the queue grew at the rates that were carried is not known in blocks 1, 3: use longer windows"
+    )
+
+
 def test_a_rate_above_one_that_failed_does_not_count():
     found = largest_rate([probe(0.5, 1.0), probe(1.0, 0.5), probe(2.0, 1.0)], LOAD)
     assert isinstance(found, Carried)
