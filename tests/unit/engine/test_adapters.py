@@ -173,6 +173,10 @@ def test_old_blas_workarounds_do_not_reach_the_engine(monkeypatch):
             "family",
         ),
         ("Value error, Model architectures ['DFlashLlamaForCausalLM'] are not supported for now.", "out of the path"),
+        (
+            "ValueError: Following weights were not initialized from checkpoint: {'model.mtp_layers.30'}",
+            "upload that has",
+        ),
         ("NotImplementedError: Unsupported speculative method: 'mtp'", "no MTP layers"),
         ("Value error, Model Runner V1 does not support: dspark speculative decoding", "V2 runner"),
         ("all is silent", "engine's"),
