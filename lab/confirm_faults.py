@@ -33,6 +33,7 @@ from specdyno.workload.sources import load_pools
 
 PROMPTS = 3  # of the list: enough to tell a dead draft from a living one
 REASON_LINES = 3
+_NOISE = ("See root cause above", ", retrying ", "Too many open files", "See stack trace for root cause")
 _ERROR = re.compile(r"\b((?:[A-Z]\w*)?(?:Error|Exception): .+)")
 
 
@@ -158,7 +159,7 @@ def _compared(answers: dict[str, str], work: Path, name: str) -> str:
 def _reason(log: Path) -> list[str]:
     """The errors that the log names first, without vLLM's remark that its engine process ended of them."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
-    named = (line for line in _ERROR.findall(text) if "See root cause above" not in line and ", retrying " not in line)
+    named = (line for line in _ERROR.findall(text) if not any(noise in line for noise in _NOISE))
     return list(dict.fromkeys(named))[:REASON_LINES]
 
 

@@ -41,6 +41,7 @@ _PAIR_SIGNS = (
     ("are not supported for now", f"vLLM cannot load this kind of model as it was asked to. {_SNIFFED}"),
     ("unsupported speculative method: 'mtp'", "vLLM knows no MTP layers of this target: use another method"),
     ("weights were not initialized from checkpoint", "Tensors are missing in the files: use an upload that has them"),
+    ("tried to load weights of size", "Tensors and config.json differ in size: fetch the draft again, or another one"),
     ("model runner v1 does not support", "It needs vLLM's V2 runner, hence Triton: run it on a GPU"),
 )
 # Assert one K for every step.
