@@ -211,7 +211,9 @@ FAULTS: list[tuple[str, str, Edit, Grade, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "name", "edit", "grade", "words"), FAULTS, ids=lambda part: str(part)[:40])
+@pytest.mark.parametrize(
+    ("rule", "name", "edit", "grade", "words"), FAULTS, ids=lambda part: "edit" if callable(part) else str(part)
+)
 def test_one_edit_is_found_by_its_rule(
     rule: str, name: str, edit: Edit, grade: Grade, words: str, tmp_path: Path
 ) -> None:
