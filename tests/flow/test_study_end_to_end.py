@@ -26,7 +26,7 @@ def test_a_much_faster_candidate_is_promoted_with_exit_code_0(promoted: Study) -
     assert promoted.ended.code == 0, promoted.ended
     assert verdict(promoted.folder)["outcome"] == "promote"
     assert "speed only: answers were not checked" in promoted.ended.text
-    assert str(promoted.folder / "report.html") in promoted.ended.out.replace("\n", "")
+    assert promoted.ended.out.rstrip().endswith(f"The whole report: {promoted.folder / 'report.html'}")
 
 
 def test_a_study_holds_the_files_of_the_design_and_the_plan_as_written(promoted: Study) -> None:

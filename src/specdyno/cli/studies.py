@@ -136,8 +136,10 @@ def measure_and_show(plan: Path, study: Path, *, resume: bool, budget_s: float |
 
 def _show(judged: flow.Judged) -> None:
     from specdyno.report import text
+    from specdyno.report.untrusted import sanitise
 
-    out.print(text.render(judged.view, page=str(judged.page)))
+    out.print(text.render(judged.view))
+    out.print(f"[dim]The whole report:[/] {escape(sanitise(str(judged.page)))}", soft_wrap=True)  # a path is never cut
 
 
 def _seconds(budget: str | None) -> float | None:

@@ -20,8 +20,8 @@ TONES = {"promote": "bold green", "hold": "bold yellow", "reject": "bold red"}
 SEVERITY_TONES = {"forbids": "red", "doubt": "yellow", "note": "dim"}
 
 
-def render(view: View, *, page: str = "") -> RenderableType:
-    """Something that a rich console prints. `page` is where the full report lies, as the user may open it."""
+def render(view: View) -> RenderableType:
+    """Something that a rich console prints."""
     parts: list[RenderableType] = [Text(view.summary, style="bold"), Text(view.blocks_text, style="dim"), Text()]
     parts += [_objective(part) for part in view.objectives]
     parts += [_by_class(load, view) for load in dict.fromkeys(group.load for group in view.speed_explores)]
@@ -32,8 +32,6 @@ def render(view: View, *, page: str = "") -> RenderableType:
     if view.findings:
         parts.append(Text("Findings", style="bold"))
         parts += [_finding(finding) for finding in view.findings]
-    if page:
-        parts.append(Text.assemble(("The whole report: ", "dim"), sanitise(page)))
     return Group(*parts)
 
 

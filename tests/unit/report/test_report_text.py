@@ -9,15 +9,14 @@ from specdyno.report import markdown, text, view
 
 def printed(parts, width=100):
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    console.print(text.render(view.build(*parts), page="agent-pool/report.html"))
+    console.print(text.render(view.build(*parts)))
     return console.file.getvalue()
 
 
-def test_the_terminal_leads_with_the_verdict_and_ends_with_the_page():
+def test_the_terminal_leads_with_the_verdict():
     said = printed(study())
     assert said.startswith("The objectives disagree: promote eagle3-k3 for interactive; hold for background pool.")
     assert "Promote eagle3-k3 for interactive (speed only: answers were not checked): +21.3 %" in " ".join(said.split())
-    assert said.rstrip().endswith("agent-pool/report.html")
 
 
 def test_classes_are_shown_as_exploratory_with_their_level():
