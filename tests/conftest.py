@@ -1,4 +1,4 @@
-"""What holds for every test: no example has a deadline, and where several workers run, an engine runs alone."""
+"""What holds for every test: no example has a deadline, and where several workers run, what is measured runs alone."""
 
 from __future__ import annotations
 
@@ -34,14 +34,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
-    """Hold the machine: alone from a worker's first test of an engine to its last, else beside other workers."""
+    """Hold the machine: alone from a worker's first test that measures to its last, else beside other workers."""
     if (machine := item.config.stash.get(_MACHINE, None)) is None:
         return (yield)
-    machine.take(alone=_live(item))
+    alone = _measures(item)
+    machine.take(alone=alone)
     try:
         return (yield)
     finally:
-        if not _live(item):
+        if not alone:
             machine.leave()
 
 
@@ -51,8 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(machine.close)
 
 
-def _live(item: pytest.Item) -> bool:
-    return item.get_closest_marker("live") is not None
+def _measures(item: pytest.Item) -> bool:
+    """Whether other work would disturb a test: it boots an engine, or runs whole studies."""
+    return item.nodeid.startswith(("tests/engine/", "tests/flow/"))
 
 
 class _Machine:

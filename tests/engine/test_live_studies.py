@@ -25,8 +25,8 @@ candidates:
 workload:
   sampling: {temperature: 0.0}
   classes:
-    - {name: code, prompts: "builtin:code", share: 0.5, max_tokens: 32}
-    - {name: chat, prompts: "builtin:chat", share: 0.5, max_tokens: 32}
+    - {name: code, prompts: "builtin:code", share: 0.5, max_tokens: 12}
+    - {name: chat, prompts: "builtin:chat", share: 0.5, max_tokens: 12}
 loads:
   - {name: one, concurrency: 1, window: 10s, requests: 6}
   - {name: four, concurrency: 4, window: 10s, requests: 16}

@@ -99,15 +99,15 @@ def test_too_few_prompts_for_a_rate_or_a_search_are_refused_with_the_number_need
 def test_a_search_without_an_edge_is_told_with_wider_rates_and_holds(tmp_path: Path) -> None:
     path = study(
         tmp_path,
-        [{"name": "most", "rates": [2, 6], "steps": 2, "window": "1s"}],
+        [{"name": "most", "rates": [20, 60], "steps": 2, "window": "2s"}],
         objectives=[objective("most", "largest_rate", service_level={"e2el": "20s"})],
     )
     ended = specdyno("run", path, "--out", tmp_path / "study")
     assert ended.code == 20, ended
     found = [one for one in verdict(tmp_path / "study")["findings"] if one["code"] == FindingCode.EDGE_NOT_FOUND]
     assert {one["arm"] for one in found} == {"baseline", "eagle3-k3"}
-    assert all("every rate up to 6/s" in one["detail"] for one in found), found
-    assert "search `rates: [2, 12]`" in ended.text
+    assert all("every rate up to 60/s" in one["detail"] for one in found), found
+    assert "search `rates: [20, 120]`" in ended.text
     levels = json.loads((tmp_path / "study" / "report.json").read_bytes())["analysis"]["levels"]
     (value, *_) = [one["value"] for one in levels if one["measure"] == "largest_rate"]
     assert "no edge among the rates searched" in value["undefined"]
