@@ -21,15 +21,15 @@ study: live-llamacpp
 target: {model: "@target@"}
 engine: {kind: llamacpp, args: {ctx-size: 8192, parallel: 4, threads: 1, no-cache-prompt: true}}
 candidates:
-  - {method: ngram, draft_tokens: [3, 6], options: {spec-ngram-simple-size-n: 3}}
+  - {method: ngram, draft_tokens: [3], options: {spec-ngram-simple-size-n: 3}}
 workload:
   sampling: {temperature: 0.0}
   classes:
     - {name: code, prompts: "builtin:code", share: 0.5, max_tokens: 12}
     - {name: chat, prompts: "builtin:chat", share: 0.5, max_tokens: 12}
 loads:
-  - {name: one, concurrency: 1, window: 10s, requests: 6}
-  - {name: four, concurrency: 4, window: 10s, requests: 16}
+  - {name: one, concurrency: 1, window: 10s, requests: 4}
+  - {name: four, concurrency: 4, window: 10s, requests: 8}
 objectives:
   - {name: interactive, load: one, measure: time_per_job}
   - {name: pool, load: four, measure: jobs_per_s}
@@ -54,13 +54,13 @@ def test_llamacpp_from_plan_to_verdict_in_four_blocks(tmp_path: Path):
     done = _specdyno("run", str(plan), "--out", str(study))
     assert done.returncode in (0, 10, 20), done.stdout + done.stderr
     records = _measured(study)
-    assert [boot.status for boot in records.boots] == [BootStatus.COMPLETE] * 12
+    assert [boot.status for boot in records.boots] == [BootStatus.COMPLETE] * 8
     verdict = json.loads((study / "verdict.json").read_text(encoding="utf-8"))
     assert (study / "report.html").stat().st_size > 20_000
     assert f"{study / 'report.html'}".split("/")[-1] in done.stdout
     assert verdict
     scored = [window for window in records.windows if window.kind is WindowKind.MIXED]
-    assert len(scored) == 24
+    assert len(scored) == 16
     assert all(window.before is not None and window.after is not None for window in scored)
 
 
