@@ -104,25 +104,32 @@ def conversation(chance: random.Random, number: int) -> Iterator[dict[str, Any]]
             parameters["tools"] = TOOLS
         if kind == "structured":
             parameters["response_format"] = {"type": "json_object"}
-        yield {
-            "id": f"req-{number}-{turn}",
-            "trace_id": f"trace-{number}-{turn}",
-            "call_type": "acompletion",
-            "status": "success",
-            "model": "org/served-model",
-            "messages": messages,
-            "response": {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]},
-            "model_parameters": parameters,
-            "metadata": {"user_api_key_alias": "team", "requester_metadata": {}},
-            "startTime": now,
-            "endTime": now + 2,
-            "prompt_tokens": sum(len(one["content"] or "") for one in messages) // 4,
-            "completion_tokens": len(message["content"] or "") // 4 + 12,
-        }
+        yield payload(f"{number}-{turn}", messages, message, parameters=parameters, now=now)
         messages.append(message)
         if message.get("tool_calls"):
             messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": sentence(chance, 120)})
         now += 30
+
+
+def payload(
+    name: str, messages: list[dict[str, Any]], message: dict[str, Any], *, parameters: dict[str, Any], now: float
+) -> dict[str, Any]:
+    """One request of a log: `messages` are asked, `message` answers."""
+    return {
+        "id": f"req-{name}",
+        "trace_id": f"trace-{name}",
+        "call_type": "acompletion",
+        "status": "success",
+        "model": "org/served-model",
+        "messages": messages,
+        "response": {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]},
+        "model_parameters": parameters,
+        "metadata": {"user_api_key_alias": "team", "requester_metadata": {}},
+        "startTime": now,
+        "endTime": now + 2,
+        "prompt_tokens": sum(len(one["content"] or "") for one in messages) // 4,
+        "completion_tokens": len(message["content"] or "") // 4 + 12,
+    }
 
 
 def agent(chance: random.Random, number: int, *, system: str, tools: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
@@ -141,21 +148,8 @@ def agent(chance: random.Random, number: int, *, system: str, tools: list[dict[s
             call = {"id": own_id, "type": "function", "function": {"name": "tool_1", "arguments": arguments}}
             message = {"role": "assistant", "content": sentence(chance, 20), "tool_calls": [call]}
             follows = {"role": "tool", "tool_call_id": own_id, "content": code(chance, chance.randint(5, 40))}
-        yield {
-            "id": f"req-{number}-{turn}",
-            "trace_id": f"trace-{number}-{turn}",
-            "call_type": "acompletion",
-            "status": "success",
-            "model": "org/served-model",
-            "messages": messages,
-            "response": {"choices": [{"index": 0, "finish_reason": "stop", "message": message}]},
-            "model_parameters": {"temperature": 0.2, "max_tokens": 4096, "tools": tools},
-            "metadata": {"user_api_key_alias": "team", "requester_metadata": {}},
-            "startTime": now,
-            "endTime": now + 2,
-            "prompt_tokens": sum(len(one["content"] or "") for one in messages) // 4,
-            "completion_tokens": len(message["content"]) // 4 + 12,
-        }
+        parameters = {"temperature": 0.2, "max_tokens": 4096, "tools": tools}
+        yield payload(f"{number}-{turn}", messages, message, parameters=parameters, now=now)
         messages += [message, follows]
         now += 5
 

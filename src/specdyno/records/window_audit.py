@@ -38,6 +38,9 @@ TOKEN_TOLERANCE = 0.005
 
 _SAID = re.compile(r'^(HTTP \d+: ).*?"message"\s*:\s*"((?:[^"\\]|\\.)*)"', re.DOTALL)
 _MOST_SAID = 160
+# Engines repeat parts of a request in what they say of it, as structures or quoted: none of that may reach a report.
+_REPEATED = re.compile(r"[\[{].*", re.DOTALL)
+_QUOTED = re.compile(r"""(["'`])(?:(?!\1).){24,}\1?""", re.DOTALL)
 
 _DONE = tuple(code for code, outcome in enumerate(Outcome) if outcome.done)
 
@@ -117,10 +120,19 @@ def _failures(window: AuditedWindow) -> str:
 
 
 def _short(error: str) -> str:
-    """An engine's message out of the JSON around it, on one line."""
+    r"""An engine's message out of the JSON around it, on one line, without what it repeats of the request.
+
+    >>> _short('HTTP 400: {"error": {"message": "cannot parse; messages = [{\'content\': \'secret\'}]"}}')
+    'HTTP 400: cannot parse; messages = …'
+    """
     found = _SAID.match(error)
-    text = " ".join((found.group(1) + found.group(2).replace("\\n", " ") if found else error).split())
+    said = found.group(1) + re.sub(r"\\(.)", _unescaped, found.group(2)) if found else error
+    text = " ".join(_QUOTED.sub("…", _REPEATED.sub("…", said)).split())
     return text if len(text) <= _MOST_SAID else f"{text[:_MOST_SAID]}…"
+
+
+def _unescaped(escape: re.Match[str]) -> str:
+    return " " if escape.group(1) in "nrt" else escape.group(1)
 
 
 def _request_findings(window: AuditedWindow, plan: Plan) -> Iterator[Finding]:

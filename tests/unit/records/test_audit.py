@@ -7,6 +7,7 @@ import pytest
 from tests.simulation.generator import DEFAULT_PLAN, Truth, make_study
 
 from specdyno.plan.schema import Plan
+from specdyno.records import window_audit
 from specdyno.records.audit import audit_records
 from specdyno.records.confounds import CONSEQUENCES, differences, matches
 from specdyno.records.deltas import Family
@@ -346,3 +347,18 @@ def test_an_engine_that_was_never_run_here_is_named():
     plan = Plan.model_validate({**HEALTHY.header.plan, "engine": {"kind": "sglang"}})
     found = [f for f in audit_records(HEALTHY, plan).findings if f.code is FindingCode.ENGINE_NOT_RUN_HERE]
     assert [(f.severity, f.detail) for f in found] == [(Severity.NOTE, "written from SGLang 0.5.23")]
+
+
+@pytest.mark.parametrize(
+    ("error", "told"),
+    [
+        ('HTTP 400: {"error": {"message": "bad roles; messages = [{\\"content\\": \\"my secret\\"}]"}}', "bad roles"),
+        ('HTTP 400: {"object": "error", "message": "[{\'loc\': (1,), \'input\': \'my secret\'}]"}', "HTTP 400"),
+        ('HTTP 400: {"message": "the text \'this is my secret, all of my long prompt\' is bad"}', "is bad"),
+        ('HTTP 422: {"detail": [{"input": "my secret"}]}', "HTTP 422"),
+    ],
+)
+def test_what_an_engine_repeats_of_a_request_reaches_no_finding(error, told):
+    said = window_audit._short(error)
+    assert told in said
+    assert "secret" not in said
