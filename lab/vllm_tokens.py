@@ -46,6 +46,8 @@ def audit(base_url: str, answers: Iterable[tuple[Prompt, tuple[int, ...]]]) -> l
         mine = own[prompt.id]
         if (at := forks.parting(mine.ids, ids)) is not None:
             found.append(forks.fork(prompt.id, at, (mine.ids[at], ids[at]), mine.likely[at]))
+        elif len(mine.ids) != len(ids):  # ids hold the end of an answer: one of the two broke off, which is no tie
+            found.append(forks.Fork(prompt.id, min(len(mine.ids), len(ids)), None, None))
     return found
 
 
